@@ -138,7 +138,7 @@ def test_rollouts_that_another_function_scores_otherwise_stand_out(demo: Gp) -> 
     found = findings(demo, "demo/eval")["scored otherwise"]
     differ = query(
         """SELECT count(*) FROM verdicts a JOIN verdicts b USING (rollout_id)
-            WHERE a.judge_id < b.judge_id AND a.reward <> b.reward"""
+            WHERE a.verifier_id < b.verifier_id AND a.reward <> b.reward"""
     )[0][0]
     assert (found["n"], found["of"]) == (differ, 80)
     assert demo(*found["command"].split()[1:]).code == 0

@@ -46,7 +46,6 @@ FREE: Mapping[str, str] = {
     "failures": "broken created_at kind message stage",
     "groups": "reason",
     "invocations": "command ended_at host reason started_at version",
-    "judges": "name",
     "lessons": "text",
     "libraries": "created_at",
     "operations": "finding reason rule text",
@@ -57,6 +56,7 @@ FREE: Mapping[str, str] = {
     "steps": "closed_at",
     "verdicts": "critique extracted",
     "experience_texts": "text",
+    "verifiers": "name",
 }
 """Table → columns whose text may be any."""
 COMMANDS = (

@@ -83,7 +83,7 @@ def said(message: dict[str, object], finish: str = "stop") -> Reply:
 async def test_outcome(
     answer: str | Reply | Exception, outcome: str, reward: float | None, teachable: bool
 ) -> None:
-    rollout = await player(FakeChat(lambda _: answer)).play(place(), "sys")
+    rollout = await player(FakeChat(lambda _: answer)).play_and_score(place(), "sys")
     assert (rollout.played.outcome, rollout.reward, rollout.teachable) == (
         outcome,
         reward,
@@ -93,7 +93,7 @@ async def test_outcome(
 
 async def test_an_empty_answer_is_asked_for_once_more_as_a_resample() -> None:
     chat = FakeChat(lambda _: "" if len(chat.seen) == 1 else "2")
-    rollout = await player(chat).play(place(), "")
+    rollout = await player(chat).play_and_score(place(), "")
     assert rollout.reward == 1.0
     assert [o["r"] for o in chat.options] == [0, 1]
     assert chat.seen[0] == [{"role": "user", "content": "1+1?"}]
@@ -101,7 +101,7 @@ async def test_an_empty_answer_is_asked_for_once_more_as_a_resample() -> None:
 
 async def test_a_refused_key_stops_the_run() -> None:
     with pytest.raises(EndpointRefusedError):
-        await player(FakeChat(lambda _: EndpointRefusedError("401"))).play(place(), "")
+        await player(FakeChat(lambda _: EndpointRefusedError("401"))).play_and_score(place(), "")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_a_failing_verifier_is_never_a_reward(error: Exception, reason: st
     async def verify(sample: Sample, response: str, judge: Chat, rollout: None) -> Verdict:
         raise error
 
-    rollout = await player(FakeChat(lambda _: "2"), verify).play(place(), "")
+    rollout = await player(FakeChat(lambda _: "2"), verify).play_and_score(place(), "")
     assert (rollout.reward, rollout.played.outcome, rollout.played.reason) == (
         None,
         "error",
@@ -124,7 +124,7 @@ async def test_a_verifiers_bug_is_that_rollouts_error() -> None:
     async def verify(sample: Sample, response: str, judge: Chat, rollout: None) -> Verdict:
         raise TypeError("bug")
 
-    rollout = await player(FakeChat(lambda _: "2"), verify).play(place(), "")
+    rollout = await player(FakeChat(lambda _: "2"), verify).play_and_score(place(), "")
     assert (rollout.reward, rollout.played.reason) == (None, "verify")
     assert "TypeError: bug" in str(rollout.played.error)
 
@@ -134,7 +134,7 @@ async def test_a_verifier_that_cannot_be_used_at_all_stops_the_run() -> None:
         raise ConfigError("no judge")
 
     with pytest.raises(ConfigError):
-        await player(FakeChat(lambda _: "2"), verify).play(place(), "")
+        await player(FakeChat(lambda _: "2"), verify).play_and_score(place(), "")
 
 
 @pytest.mark.parametrize("reason", ["verify", "judge"])
@@ -150,11 +150,11 @@ async def test_an_answer_whose_score_failed_is_scored_from_what_is_kept(reason: 
 
 async def test_our_own_deadline_is_counted_and_three_are_final() -> None:
     late = FakeChat(lambda _: TimeoutError())
-    rollout = await player(late).play(place(strikes=1), "")
+    rollout = await player(late).play_and_score(place(strikes=1), "")
     assert rollout.strikes == 2
     job = GroupJob(1, 0, 0, 0, Q, 2, {0: rollout})
     assert [p.attempt for p in job.open_attempts()] == [0, 1]
-    out = await player(late).play(place(strikes=2), "")
+    out = await player(late).play_and_score(place(strikes=2), "")
     assert [p.attempt for p in GroupJob(1, 0, 0, 0, Q, 2, {0: out}).open_attempts()] == [1]
 
 
@@ -269,7 +269,7 @@ async def test_a_cancellation_that_nobody_asked_for_is_the_verify_functions_erro
     async def verify(sample: Sample, response: str, judge: Chat, rollout: None) -> Verdict:
         raise asyncio.CancelledError
 
-    rollout = await player(FakeChat(lambda _: "2"), verify).play(place(), "")
+    rollout = await player(FakeChat(lambda _: "2"), verify).play_and_score(place(), "")
     assert (rollout.played.reason, rollout.reward) == ("verify", None)
 
 
@@ -278,7 +278,7 @@ async def test_a_cancellation_that_was_asked_for_goes_through() -> None:
         await asyncio.sleep(60)
         return Verdict(1.0)
 
-    task = asyncio.create_task(player(FakeChat(lambda _: "2"), verify).play(place(), ""))
+    task = asyncio.create_task(player(FakeChat(lambda _: "2"), verify).play_and_score(place(), ""))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -23,11 +23,11 @@ from grpo_practice.store.libraries import edited
 from grpo_practice.store.records import (
     Branch,
     GroupRow,
-    JudgeRecord,
     Purpose,
     RolloutPrompt,
     RunSpec,
     StepResult,
+    VerifierRecord,
 )
 from grpo_practice.store.run_names import eval_name, library_variant
 from tests.config.files import stored_eval, stored_practice
@@ -56,7 +56,7 @@ evaluation:
 HIDDEN = {"evaluation.agent.model.model_settings.extra_body.nested.token": "***"}
 """A secret in a record, hidden; a configuration with such a body is refused."""
 ENV = {"UTU_LLM_MODEL": "model-a"}
-JUDGE = JudgeRecord(b"j" * 32, "exact", {"name": "exact"})
+VERIFIER = VerifierRecord(b"j" * 32, "exact", {"name": "exact"})
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Recorded:
             config_text=loaded.text,
             base_dir=Path("/"),
             dataset_id=data,
-            judge=JUDGE,
+            verifier=VERIFIER,
             purpose="practice",
             k=1,
             library=start or Library(),
@@ -104,7 +104,7 @@ class Recorded:
         return self.store.begin(spec, planned(plan), restart_step=restart_step)
 
     def _identity(self, config: Any, library: Library) -> dict[str, Any]:
-        named = {"verify.sha256": JUDGE.sha.hex(), "library.sha256": library_sha(library).hex()}
+        named = {"verify.sha256": VERIFIER.sha.hex(), "library.sha256": library_sha(library).hex()}
         return identity_of(config) | named | HIDDEN
 
     async def close(
@@ -152,7 +152,7 @@ class Recorded:
             config_text=loaded.text,
             base_dir=Path("/"),
             dataset_id=data,
-            judge=JUDGE,
+            verifier=VERIFIER,
             purpose=purpose,
             k=1,
             library=library or Library(),

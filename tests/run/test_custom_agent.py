@@ -18,7 +18,7 @@ from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig
 from grpo_practice.core.errors import AgentError, ConfigError
 from grpo_practice.rollout.agents import on_node, program_endpoint, ray_cluster
 from grpo_practice.rollout.agents.custom_agents import CustomAgent
-from grpo_practice.rollout.agents.on_node import play
+from grpo_practice.rollout.agents.on_node import play_on_node
 from grpo_practice.rollout.agents.ray_cluster import ClusterSettings, _initialise
 from grpo_practice.rollout.chat_server.proxy import Guest
 from grpo_practice.run.custom_agent import _source, open_own, open_proxy, seconds_to
@@ -160,7 +160,7 @@ async def test_another_model_is_somebody_else(tmp_path: Path) -> None:
     async with open_proxy(ProxyConfig(), tmp_path) as proxy:
         with proxy.address(Guest("m", guest().ask)) as invited:
             look = asyncio.to_thread(
-                program_endpoint.look, invited.base_url, invited.token, "other"
+                program_endpoint.reach, invited.base_url, invited.token, "other"
             )
             with pytest.raises(AgentError, match="another server answers there"):
                 await look
@@ -174,7 +174,7 @@ async def test_what_answers_otherwise_is_said() -> None:
     server = await asyncio.start_server(greets, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     with pytest.raises(AgentError, match="another server answers there, and not over HTTP"):
-        await asyncio.to_thread(program_endpoint.look, url, "key", "m")
+        await asyncio.to_thread(program_endpoint.reach, url, "key", "m")
     server.close()
 
 
@@ -184,7 +184,7 @@ async def test_what_speaks_no_http_is_said(tmp_path: Path) -> None:
     async with open_proxy(config, tmp_path) as proxy:
         url = f"http://127.0.0.1:{proxy.port}/v1"
         with pytest.raises(AgentError, match="closed connection without response"):
-            await asyncio.to_thread(program_endpoint.look, url, "key", "m")
+            await asyncio.to_thread(program_endpoint.reach, url, "key", "m")
 
 
 RAY = {"address": "local"}
@@ -275,13 +275,13 @@ async def test_a_function_goes_as_text_and_a_command_with_its_files(
         (tmp_path / path).unlink()
     monkeypatch.setattr(on_node, "_alone", lambda: None)  # a node's process plays nothing else
     for source in (function, command):
-        answered, why, _ = play(source, "Q", "S", CONTEXT)
+        answered, why, _ = play_on_node(source, "Q", "S", CONTEXT)
         assert (answered, why[:27]) == (False, "it does not reach its model")
     async with open_proxy(ProxyConfig(), tmp_path) as proxy:
         with proxy.address(guest()) as invited:
             given = ("Q", "S", replace(CONTEXT, base_url=invited.base_url))
-            assert await asyncio.to_thread(play, function, *given) == (True, "Q S m", [])
-            assert await asyncio.to_thread(play, command, *given) == (True, "Q!", [])
+            assert await asyncio.to_thread(play_on_node, function, *given) == (True, "Q S m", [])
+            assert await asyncio.to_thread(play_on_node, command, *given) == (True, "Q!", [])
 
 
 def test_a_file_of_elsewhere_does_not_go(tmp_path: Path) -> None:

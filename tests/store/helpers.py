@@ -5,10 +5,10 @@ from typing import Any
 
 from grpo_practice.core.types import Library, PlannedStep, Sample
 from grpo_practice.store import Store, datasets
-from grpo_practice.store.records import JudgeRecord, Purpose, RunKind, RunSpec
+from grpo_practice.store.records import Purpose, RunKind, RunSpec, VerifierRecord
 from grpo_practice.store.store import Planner
 
-JUDGE = JudgeRecord(b"j" * 32, "exact", {"name": "exact"})
+VERIFIER = VerifierRecord(b"j" * 32, "exact", {"name": "exact"})
 PURPOSES: dict[RunKind, Purpose] = {"practice": "practice", "eval": "test", "train": "train"}
 ONE: dict[str, Any] = {"a": 1}
 
@@ -35,7 +35,7 @@ def spec(
         config_text="exp_id: r\n",
         base_dir=Path("/"),
         dataset_id=dataset_id,
-        judge=JUDGE,
+        verifier=VERIFIER,
         purpose=PURPOSES[kind],
         k=2,
         prompts={"merge": "m"},

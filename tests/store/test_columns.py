@@ -143,7 +143,7 @@ async def test_every_field_of_a_rollout_has_its_column_and_comes_back(tmp_path: 
         await store.flushed()
         found = store.read(rollouts.stored, branch, row, transcripts=False)
         assert found[0, 0][1] == rollout, f"{BACK} (store/rollouts.py: _columns, _rollout)"
-        save = rollouts.Save(branch.id, 0, rollout, prompt, branch.judge_id)
+        save = rollouts.Save(branch.id, 0, rollout, prompt, branch.verifier_id)
         written = save.key.keys() | rollouts._columns(save, b"", "").keys()
         assert written | {"rollout_id"} == columns(store, "rollouts"), DICT
 

@@ -188,7 +188,8 @@ def test_a_verdict_is_a_reward_in_0_to_1_or_an_error_never_both(tmp_path: Path) 
     for row in ((1, 1, 1.5, None), (1, 1, None, None), (1, 1, 0.5, "both")):
         with pytest.raises(sqlite3.IntegrityError):
             db.execute(
-                "INSERT INTO verdicts (rollout_id, judge_id, reward, error) VALUES (?,?,?,?)", row
+                "INSERT INTO verdicts (rollout_id, verifier_id, reward, error) VALUES (?,?,?,?)",
+                row,
             )
     db.close()
 

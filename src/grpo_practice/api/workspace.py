@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from grpo_practice.run.any_config import ConfigReport as ConfigReport
     from grpo_practice.run.datasets import Datasets
     from grpo_practice.run.doctor.doctor import Diagnosis as Diagnosis
-    from grpo_practice.run.doctor.doctor import Look
+    from grpo_practice.run.doctor.doctor import SliceCheck
     from grpo_practice.run.forecast.estimate import Forecast as Forecast
     from grpo_practice.run.forecast.estimate import Line as Line
     from grpo_practice.run.forecast.range import Range as Range
@@ -133,12 +133,12 @@ class Workspace(StoredRuns, PlayedRuns):
             agent=None if agent is None else Path(agent),
             run=run,
             env=env,
-            looks=self._looks(),
+            slice_checks=self._slice_checks(),
         )
         emit = tee(on_event or silent)
         return await diagnose(request, lambda text: emit(Notice(text)))
 
-    def _looks(self) -> "list[Look]":
+    def _slice_checks(self) -> "list[SliceCheck]":
         """Return additional `doctor` checks for a practice configuration; a slice may add some."""
         return []
 

@@ -122,7 +122,7 @@ class Admission:
         self.account.reserved -= need
         self.account.spent += came_to
         self._inside -= 1
-        self._look()
+        self._note_if_empty()
         # The stop cancels the waiting tries; admitting one would send a new request.
         if self.stopped is not None:
             return
@@ -154,9 +154,9 @@ class Admission:
 
     def _finished(self) -> None:
         self._finishing.discard(asyncio.current_task())
-        self._look()
+        self._note_if_empty()
 
-    def _look(self) -> None:
+    def _note_if_empty(self) -> None:
         if not (self._inside or self._finishing):
             self._empty.set()
 

@@ -83,7 +83,7 @@ class PracticeStep:
         # Early groups may have ended before the library was known.
         for group in [*self._groups.values()]:
             self._teach(group, library)
-        await self._rollouts.play(ahead=ahead._rollouts if ahead else None, most=groups)
+        await self._rollouts.play_step(ahead=ahead._rollouts if ahead else None, most=groups)
         # Not gather(), because the task group owns these tasks and cancels all of them on the first
         # error.
         for task in self._teaching:

@@ -88,7 +88,9 @@ class StepRollouts:
         await job.store.open_step(job.branch, plan.step, library.id)
         self._library, self._may_begin_early = library, False
 
-    async def play(self, *, ahead: "StepRollouts | None" = None, most: int | None = None) -> None:
+    async def play_step(
+        self, *, ahead: "StepRollouts | None" = None, most: int | None = None
+    ) -> None:
         """Play all groups, or only the first `most` of them, and wait until they have ended.
 
         When a worker has no more groups to start in this step, it begins the early groups of the
@@ -138,7 +140,7 @@ class StepRollouts:
             instructions = self._job.teacher.instructions
             system = SystemPrompt(system_prompt(instructions, library), library)
             self._systems[library.id] = system
-        return await self._attempts.play(key, player, system)
+        return await self._attempts.play_attempt(key, player, system)
 
     async def _group_ended(self, group: GroupJob) -> None:
         # Call this before setting the event, because the waiting task reads the groups.

@@ -158,7 +158,7 @@ class _TestSet:
         mine = prompt_sha(instructions_of(self.branch.identity), Library())
         same = (
             (branch.agent.agent_sha, branch.agent.prompt_sha) == (self.branch.agent.agent_sha, mine)
-            and branch.judge_id == self.branch.judge_id
+            and branch.verifier_id == self.branch.verifier_id
             and (self.newest is None or branch.dataset_id == self.newest.id)
         )
         return "" if same else " --restart-step 0"

@@ -71,7 +71,7 @@ def compare_evaluations(
     names = named if isinstance(named, Mapping) else {name: name for name in named}
     sides = {name: _side(store, name, run) for name, run in names.items()}
     # If the function extracted answers in one arm, count missing answers in all its arms.
-    reading = {side.branch.judge_id for side in sides.values() if side.arm.extracts}
+    reading = {side.branch.verifier_id for side in sides.values() if side.arm.extracts}
     first, *others = sides
     wanted = [(sides[a], sides[b]) for a, b in contrasts or [(first, b) for b in others]]
     for baseline, other in wanted:
@@ -101,7 +101,7 @@ def compare_evaluations(
     ]
     samples = {int(q.key) for pair in pairs for q in pair.all.questions}
     return ComparisonReport(
-        [replace(side.arm, extracts=side.branch.judge_id in reading) for side in sides.values()],
+        [replace(side.arm, extracts=side.branch.verifier_id in reading) for side in sides.values()],
         found,
         {} if answers is None else store.read(arms.question_texts, samples),
         _practice_cost(store, wanted[-1][1]),
@@ -168,7 +168,7 @@ def _refuse(baseline: _Side, other: _Side) -> None:
             f"{one.run.name} is simulated, and {two.run.name} is not, so they cannot be compared",
             hint="grpo-practice runs list",
         )
-    if baseline.branch.judge_id != other.branch.judge_id:
+    if baseline.branch.verifier_id != other.branch.verifier_id:
         verify, theirs = (verify_of(side.branch.identity) for side in (baseline, other))
         how = f"{verify} and {theirs}" if verify != theirs else f"two versions of {verify}"
         raise ConfigError(

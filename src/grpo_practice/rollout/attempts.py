@@ -101,7 +101,7 @@ class Attempts:
     check: SystemCheck | None
     """Check of the agent's requests; None if the agent may omit its system prompt."""
 
-    async def play(self, key: AttemptKey, player: Player, system: SystemPrompt) -> Rollout:
+    async def play_attempt(self, key: AttemptKey, player: Player, system: SystemPrompt) -> Rollout:
         """Play and score one attempt with this system prompt, and save it.
 
         Raises:
@@ -109,7 +109,7 @@ class Attempts:
             PausedError: The agent ignores its system prompt; see `SystemCheck`.
         """
         with span(self.emit, self._started(key)):
-            rollout = await player.play(key, system.text)
+            rollout = await player.play_and_score(key, system.text)
         # No await between the event and queueing the row: a cancellation in between would make
         # the counts of events and rows differ.
         self._finished(key.step, rollout)
@@ -135,7 +135,7 @@ class Attempts:
         """
         with span(self.emit, self._started(key)):
             scored = await player.score(rollout, player.scope(key))
-        self._finished(key.step, scored)  # as in `play`, before the row is queued
+        self._finished(key.step, scored)  # as in `play_attempt`, before the row is queued
         verdict: Verdict | Unscored | None = scored.verdict
         if verdict is None and scored.played.reason in UNSCORED:
             verdict = Unscored(scored.played.reason, scored.played.error or "")

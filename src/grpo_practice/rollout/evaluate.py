@@ -84,7 +84,7 @@ async def evaluate(
 
     await play_groups(
         groups(),
-        lambda key: of_branch[key.branch_id].play(key),
+        lambda key: of_branch[key.branch_id].play_or_score(key),
         concurrency=concurrency,
         on_group=lambda group: of_branch[group.branch_id].finish(group),
     )
@@ -172,11 +172,11 @@ class _Work:
             branch_id, epoch = row.played_by or row.branch_id, row.plan.epoch
             yield GroupJob(branch_id, step, epoch, slot, samples[slot], attempts, known)
 
-    async def play(self, key: AttemptKey) -> Rollout:
+    async def play_or_score(self, key: AttemptKey) -> Rollout:
         """Play and score one attempt; if another branch played it, only score it."""
         step, player = self.open[key.step], self.job.player
         if step.row.played_by is None:
-            return await self.attempts.play(key, player, self.job.prompt(key))
+            return await self.attempts.play_attempt(key, player, self.job.prompt(key))
         rollout_id, rollout = step.stored[key.slot, key.attempt]
         return await self.attempts.score_again(key, player, rollout_id, rollout)
 

@@ -62,7 +62,7 @@ class Player:
         address = Address(key.branch_id, key.step, key.slot, key.attempt, "play")
         return Scope(address, self.run_seed, key.sample.sha, key.epoch)
 
-    async def play(self, key: "AttemptKey", system: str) -> Rollout:
+    async def play_and_score(self, key: "AttemptKey", system: str) -> Rollout:
         """Play one attempt and score it. A failure is part of the rollout, never a reward of 0."""
         scope = self.scope(key)
         context = RolloutContext(self.student(scope), scope, self.task_timeout_s)

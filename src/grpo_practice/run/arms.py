@@ -197,7 +197,7 @@ def _check_comparable(jobs: Mapping[str, EvalJob]) -> None:
                 f"{one.name} is simulated, and {two.name} is not, so they cannot be compared",
                 hint="--model NAME uses the same model in all arms",
             )
-        if spec.judge.sha != first.judge.sha:
+        if spec.verifier.sha != first.verifier.sha:
             by = f"{judge} and {other}" if judge != other else f"{judge} with different settings"
             raise ConfigError(
                 f"{first.name} and {spec.name} would be judged by {by}",

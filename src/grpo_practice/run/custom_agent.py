@@ -95,7 +95,7 @@ async def _open_ray(
     """Open the program on a Ray cluster, after checking all nodes."""
     program = await stack.enter_async_context(open_ray(config, folder))
     with looked_at(proxy) as (invited, model):
-        took_s = await program.look(invited, model)
+        took_s = await program.probe_nodes(invited, model)
     nodes = [f"{node} ({1000 * seconds:.0f} ms to its model)" for node, seconds in took_s.items()]
     more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
     room = count(program.capacity, "program")
@@ -271,7 +271,7 @@ async def seconds_to(proxy: Proxy) -> float:
     """Return the duration in seconds of a request from here; raise AgentError if it fails."""
     with looked_at(proxy) as (invited, model):
         return await asyncio.to_thread(
-            program_endpoint.look, invited.base_url, invited.token, model
+            program_endpoint.reach, invited.base_url, invited.token, model
         )
 
 

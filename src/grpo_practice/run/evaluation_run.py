@@ -147,9 +147,9 @@ def _checked(store: Store, job: EvalJob) -> tuple[int, set[int]]:
     branch = store.read(runs.newest_branch, spec.name)
     if branch is None:
         return 0, set()
-    judge = store.read(branches.judge_sha, branch.judge_id)
+    verifier = store.read(branches.verifier_sha, branch.verifier_id)
     # Another dataset or verify function makes earlier checks meaningless.
-    if (branch.dataset_id, judge) != (spec.dataset_id, spec.judge.sha):
+    if (branch.dataset_id, verifier) != (spec.dataset_id, spec.verifier.sha):
         return 0, set()
     return store.read(steps.planned_slots, branch)
 

@@ -22,7 +22,14 @@ from grpo_practice.run.weights import agent_name
 from grpo_practice.store import Store
 from grpo_practice.store.identity import AGENT_SHA, LIBRARY_SHA, WEIGHTS_SHA, agent_of
 from grpo_practice.store.queries import runs, scores
-from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, Purpose, RunSpec, TestSet
+from grpo_practice.store.records import (
+    Branch,
+    DatasetRow,
+    Purpose,
+    RunSpec,
+    TestSet,
+    VerifierRecord,
+)
 from grpo_practice.verify.resolve import VerifyFunction
 
 FORMAT = 1
@@ -59,7 +66,7 @@ def practice_spec(
         config_text=loaded.text,
         base_dir=loaded.base_dir,
         dataset_id=dataset.id,
-        judge=judge_record(verify, config.judge),
+        verifier=verifier_record(verify, config.judge),
         purpose="practice",
         k=config.practice.grpo_n,
         seed=config.evaluation.seed,
@@ -165,7 +172,7 @@ def eval_spec(
         config_text=loaded.text,
         base_dir=loaded.base_dir,
         dataset_id=dataset.id,
-        judge=judge_record(verify, config.judge),
+        verifier=verifier_record(verify, config.judge),
         library=target.library,
         purpose=target.purpose,
         k=config.pass_k,
@@ -200,7 +207,7 @@ def _identity(
     }
 
 
-def judge_record(verify: VerifyFunction, model: ModelConfig) -> JudgeRecord:
+def verifier_record(verify: VerifyFunction, model: ModelConfig) -> VerifierRecord:
     """Return the record under which verdicts are stored, including the judge model, if any."""
     spec = dict(verify.spec)
     if verify.is_judge:
@@ -209,7 +216,7 @@ def judge_record(verify: VerifyFunction, model: ModelConfig) -> JudgeRecord:
         free = {"metadata", "store", "prompt_cache_retention", "extra_query", "extra_headers"}
         spec["model_settings"] = model.model_settings.model_dump(exclude_none=True, exclude=free)
     sha = digest({"function": verify.sha.hex(), "spec": spec})
-    return JudgeRecord(sha, verify.name, spec, verify.source)
+    return VerifierRecord(sha, verify.name, spec, verify.source)
 
 
 def simulated(*models: ModelConfig) -> bool:

@@ -130,8 +130,8 @@ def check_trained_arms(jobs: Mapping[str, EvalJob], weights: Exported) -> None:
     spec = one.spec
     for name, job in others:
         other = job.spec
-        same_judge = spec.judge.sha == other.judge.sha
-        changes = _changes(spec.identity, other.identity, same_judge=same_judge)
+        same_verifier = spec.verifier.sha == other.verifier.sha
+        changes = _changes(spec.identity, other.identity, same_verifier=same_verifier)
         if changes:
             raise FingerprintError(
                 f"the arms {first} and {name} have different settings, so their difference would"
@@ -146,7 +146,7 @@ def check_trained_arms(jobs: Mapping[str, EvalJob], weights: Exported) -> None:
 
 
 def _changes(
-    one: Mapping[str, Any], other: Mapping[str, Any], *, same_judge: bool
+    one: Mapping[str, Any], other: Mapping[str, Any], *, same_verifier: bool
 ) -> list[ChangedKey]:
     """Return the differences between two arms that are not allowed.
 
@@ -156,7 +156,7 @@ def _changes(
         change
         for change in diff(one, other)
         if change.key not in _MAY_DIFFER
-        and not (same_judge and change.key.startswith("judge_model."))
+        and not (same_verifier and change.key.startswith("judge_model."))
     ]
 
 
@@ -282,8 +282,8 @@ def _check_stored(store: Store, chosen: Mapping[str, str]) -> None:
         sides[name] = store.read(branches.load, row.head_branch or 0)
     (first, one), *others = sides.items()
     for name, branch in others:
-        same_judge = one.judge_id == branch.judge_id
-        changes = _changes(one.identity, branch.identity, same_judge=same_judge)
+        same_verifier = one.verifier_id == branch.verifier_id
+        changes = _changes(one.identity, branch.identity, same_verifier=same_verifier)
         if one.dataset_id != branch.dataset_id:
             changes.append(ChangedKey("dataset revision", one.dataset_id, branch.dataset_id))
         if changes:

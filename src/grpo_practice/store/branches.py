@@ -19,10 +19,10 @@ from grpo_practice.store.records import (
     AgentRecord,
     Branch,
     Cause,
-    JudgeRecord,
     RunSpec,
     Segment,
     TestSet,
+    VerifierRecord,
 )
 from grpo_practice.store.resume import (
     Begin,
@@ -36,6 +36,7 @@ from grpo_practice.store.resume import (
 
 ENDLESS = 1 << 30
 """End of a branch without a successor; the views of the schema use the same number."""
+_VERIFIER = "SELECT verifier_id FROM verifiers WHERE sha256 = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,14 @@ def foresee(
         return load(db, place.branch_id, place.notices)
     above = line(db, place.parent) if place.parent is not None else ()
     kept = (s._replace(end=min(s.end, place.from_step)) for s in above if s.first < place.from_step)
-    judge = db.execute("SELECT judge_id FROM judges WHERE sha256 = ?", (spec.judge.sha,)).fetchone()
+    verifier = db.execute(_VERIFIER, (spec.verifier.sha,)).fetchone()
     lender = place.lender["branch_id"] if place.lender else None
     return Branch(
         id=0,
         run=spec.name,
         from_step=place.from_step,
         line=(Segment(0, place.from_step, ENDLESS), *kept),
-        judge_id=judge[0] if judge else 0,
+        verifier_id=verifier[0] if verifier else 0,
         dataset_id=spec.dataset_id,
         library=_first_library(db, spec, place),
         prompts=spec.prompts,
@@ -177,7 +178,7 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
         run=row["run_id"],
         from_step=row["from_step"],
         line=line(db, branch_id),
-        judge_id=row["judge_id"] or 0,
+        verifier_id=row["verifier_id"] or 0,
         dataset_id=row["dataset_id"] or 0,
         library=library,
         prompts=prompts,
@@ -218,22 +219,22 @@ def sums_on_line(db: sqlite3.Connection, branch: Branch, sql: str) -> tuple[int,
     return tuple(map(sum, zip(*rows_on_line(db, branch, sql), strict=True)))
 
 
-def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:
+def put_verifier(db: sqlite3.Connection, verifier: VerifierRecord) -> int:
     """Return the ID of a verify function in its current version; insert it if it is new."""
-    source = put_text(db, judge.source, text_sha(judge.source)) if judge.source else None
-    made = {"sha256": judge.sha, "name": judge.name, "source": source}
-    made["spec"] = json.dumps(dict(judge.spec), sort_keys=True)
+    source = put_text(db, verifier.source, text_sha(verifier.source)) if verifier.source else None
+    made = {"sha256": verifier.sha, "name": verifier.name, "source": source}
+    made["spec"] = json.dumps(dict(verifier.spec), sort_keys=True)
     # Another run may already use this function; its verdicts belong to the same row.
-    insert(db, "judges", made, more="ON CONFLICT DO NOTHING")
+    insert(db, "verifiers", made, more="ON CONFLICT DO NOTHING")
     # Query the id, since lastrowid is meaningless after DO NOTHING.
-    row = db.execute("SELECT judge_id FROM judges WHERE sha256 = ?", (judge.sha,)).fetchone()
+    row = db.execute(_VERIFIER, (verifier.sha,)).fetchone()
     return int(row[0])
 
 
-def judge_sha(db: sqlite3.Connection, judge_id: int) -> bytes:
+def verifier_sha(db: sqlite3.Connection, verifier_id: int) -> bytes:
     """Return the hash that identifies a verify function."""
-    row = db.execute("SELECT sha256 FROM judges WHERE judge_id = ?", (judge_id,)).fetchone()
-    return bytes(row[0])
+    found = db.execute("SELECT sha256 FROM verifiers WHERE verifier_id = ?", (verifier_id,))
+    return bytes(found.fetchone()[0])
 
 
 def start_library(db: sqlite3.Connection, run: str) -> Library | None:
@@ -318,7 +319,7 @@ def _insert_branch(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> int:
         "cause": cause,
         "library_id": library_id,
         "tip_library": library_id,
-        "judge_id": put_judge(db, spec.judge),
+        "verifier_id": put_verifier(db, spec.verifier),
         "identity": json.dumps(dict(spec.identity), ensure_ascii=False, sort_keys=True),
         "config_sha": put_text(db, spec.config_text, text_sha(spec.config_text)),
         "prompts": json.dumps(prompts),

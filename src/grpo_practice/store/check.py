@@ -63,7 +63,7 @@ _JSON: dict[str, type] = {
     "sums": dict,
 }
 """JSON columns, with the type of their values."""
-Look = Callable[[sqlite3.Connection], Iterator[str | None]]
+Checker = Callable[[sqlite3.Connection], Iterator[str | None]]
 """Function that checks objects and yields None, a problem or a note for each."""
 
 
@@ -107,18 +107,18 @@ def _results(path: Path) -> Iterator[TableCheck]:
     with explained(path), closing(open_to_look(path, whole=False)) as db:
         # One transaction, so that all checks see the same snapshot even while a run writes.
         db.execute("BEGIN")
-        looks = _LOOKS | {"checkpoints": partial(_checkpoints, folder=path.resolve().parent)}
-        for name, look in looks.items():
-            result = _result(db, name, look)
+        checkers = _CHECKERS | {"checkpoints": partial(_checkpoints, folder=path.resolve().parent)}
+        for name, checker in checkers.items():
+            result = _result(db, name, checker)
             yield result
-            if look in (_schema, ancestor_faults) and result.wrong:
+            if checker in (_schema, ancestor_faults) and result.wrong:
                 break
 
 
-def _result(db: sqlite3.Connection, name: str, look: Look) -> TableCheck:
+def _result(db: sqlite3.Connection, name: str, checker: Checker) -> TableCheck:
     n, wrong, notes = 0, list[str](), list[str]()
     try:
-        for said in look(db):
+        for said in checker(db):
             n += 1
             told = notes if isinstance(said, Note) else wrong
             if said is not None and len(told) < MOST:
@@ -357,7 +357,7 @@ def _sums(db: sqlite3.Connection) -> Iterator[str | None]:
             yield f"{where} calls" if (row["branch_id"], row["step"]) in wrong else None
 
 
-_LOOKS: dict[str, Look] = {
+_CHECKERS: dict[str, Checker] = {
     "schema": _schema,
     "ancestors of branches and libraries": ancestor_faults,
     "pages of the file": _pages,

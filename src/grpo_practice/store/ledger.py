@@ -174,7 +174,7 @@ def _unused(
              JOIN branches mine ON mine.branch_id = me.branch_id
             WHERE calls.branch_id = ? AND step = ? AND slot = ? AND attempt = ? AND stage = ?
               AND turn = ? AND i.invocation_id <> me.invocation_id AND i.run_id = me.run_id
-              AND (stage <> 'judge' OR theirs.judge_id IS mine.judge_id)
+              AND (stage <> 'judge' OR theirs.verifier_id IS mine.verifier_id)
               AND NOT (role = 'teacher' AND EXISTS (SELECT 1 FROM steps s WHERE s.stats NOT NULL
                 AND (s.branch_id, s.step) = (calls.branch_id, calls.step)))""",
         (invocation_id, a.branch_id, a.step, a.slot, a.attempt, a.stage, entry.turn),

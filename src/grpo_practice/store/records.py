@@ -54,7 +54,7 @@ class TestSet:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeRecord:
+class VerifierRecord:
     """A version of a verify function, to which its verdicts belong."""
 
     sha: bytes
@@ -75,7 +75,7 @@ class RunSpec:
     config_text: str
     base_dir: Path
     dataset_id: int
-    judge: JudgeRecord
+    verifier: VerifierRecord
     purpose: Purpose
     k: int
     seed: int | None = None
@@ -117,9 +117,9 @@ class Branch:
     from_step: int
     line: tuple[Segment, ...]
     """Segments, newest first; together they cover every step from 0 on."""
-    judge_id: int
+    verifier_id: int
     dataset_id: int
-    """Row of the dataset; 0 for a recorded run, which has neither dataset nor judge."""
+    """Row of the dataset; 0 for a recorded run, which has neither dataset nor verifier."""
     library: Library
     """Library before `from_step`."""
     prompts: Mapping[str, str]

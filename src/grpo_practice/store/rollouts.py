@@ -20,7 +20,7 @@ from grpo_practice.store.records import Branch, RolloutPrompt, StepRow, Unscored
 HEAD = 160
 """Number of characters of a response kept in the narrow row."""
 
-JUDGED = """
+OUTCOME = """
   CASE WHEN v.error IS NOT NULL THEN 'error' WHEN r.outcome = 'error' AND v.reward IS NOT NULL
     THEN 'ok' ELSE r.outcome END AS outcome,
   CASE WHEN v.error IS NOT NULL THEN v.reason
@@ -42,7 +42,7 @@ class Save:
     step: int
     rollout: Rollout
     prompt: RolloutPrompt
-    judge_id: int
+    verifier_id: int
 
     @property
     def key(self) -> Row:
@@ -61,7 +61,7 @@ _BODY = f"""INSERT INTO rollout_bodies (rollout_id, response) SELECT rollout_id,
 ON CONFLICT DO UPDATE SET response = excluded.response"""
 _VERDICT_FIELDS = [field.name for value in (Verdict, Unscored) for field in fields(value)]
 """Columns of a verdict, named like the fields of its values."""
-_VERDICT_COLUMNS = ["judge_id", *_VERDICT_FIELDS]
+_VERDICT_COLUMNS = ["verifier_id", *_VERDICT_FIELDS]
 # The first reward stays; an error is replaced by a reward. INSERT OR REPLACE would delete the row.
 _FIRST_STANDS = f"""ON CONFLICT DO UPDATE
   SET {", ".join(f"{name} = excluded.{name}" for name in _VERDICT_FIELDS)} WHERE reward IS NULL"""
@@ -87,7 +87,7 @@ def save(db: sqlite3.Connection, saves: Sequence[Save]) -> Sequence[None]:
     db.executemany(
         _VERDICT,
         [
-            s.key | _verdict_columns(s.judge_id, s.rollout.verdict)
+            s.key | _verdict_columns(s.verifier_id, s.rollout.verdict)
             for s in saves
             if s.rollout.verdict is not None
         ],
@@ -117,18 +117,18 @@ def _columns(save: Save, system_sha: bytes, finished_at: str) -> Row:
     }
 
 
-def _verdict_columns(judge_id: int, verdict: Verdict | Unscored) -> Row:
-    row: Row = dict.fromkeys(_VERDICT_COLUMNS) | {"judge_id": judge_id}
+def _verdict_columns(verifier_id: int, verdict: Verdict | Unscored) -> Row:
+    row: Row = dict.fromkeys(_VERDICT_COLUMNS) | {"verifier_id": verifier_id}
     if isinstance(verdict, Unscored):
         return row | {"reason": verdict.reason, "error": verdict.error}
     return row | asdict(verdict) | {"reward": float(verdict.reward)}
 
 
 def put_verdict(
-    db: sqlite3.Connection, rollout_id: int, judge_id: int, verdict: Verdict | Unscored
+    db: sqlite3.Connection, rollout_id: int, verifier_id: int, verdict: Verdict | Unscored
 ) -> None:
     """Insert a verify function's verdict on a rollout, or the reason for having no verdict."""
-    row = {"rollout_id": rollout_id} | _verdict_columns(judge_id, verdict)
+    row = {"rollout_id": rollout_id} | _verdict_columns(verifier_id, verdict)
     insert(db, "verdicts", row, more=_FIRST_STANDS)
 
 
@@ -154,14 +154,14 @@ def stored(
     rows = db.execute(
         f"""SELECT r.rollout_id, r.sample_id, r.slot, r.attempt, r.strikes, r.turns, r.tool_calls,
                   r.{", r.".join(_USAGE)}, r.model_ms, b.response, v.reward, v.critique,
-                  v.extracted, {JUDGED} FROM rollouts r
+                  v.extracted, {OUTCOME} FROM rollouts r
              JOIN rollout_bodies b USING (rollout_id)
-             LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = ?
+             LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.verifier_id = ?
             WHERE r.branch_id = ? AND r.step = ? AND (? IS NULL OR r.slot = ?)
               AND (? IS NULL OR r.attempt = ?)""",
         # Only verdicts of this branch's verify function: a rollout that was
         # scored again has several.
-        (branch.judge_id, held_by, step.plan.step, slot, slot, attempt, attempt),
+        (branch.verifier_id, held_by, step.plan.step, slot, slot, attempt, attempt),
     ).fetchall()
     found, own = {}, transcripts and own_agent(db, held_by)
     for row in rows:

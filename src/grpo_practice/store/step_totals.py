@@ -12,7 +12,7 @@ ROLLOUTS = """
   FROM steps s
   JOIN branches b ON b.branch_id = s.branch_id
   JOIN rollouts r ON r.branch_id = coalesce(s.played_by, s.branch_id) AND r.step = +s.step
-  LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = b.judge_id
+  LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.verifier_id = b.verifier_id
 """
 """Rollouts of steps `s`, with the verdicts that count.
 

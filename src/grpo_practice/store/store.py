@@ -41,13 +41,13 @@ from grpo_practice.store.records import (
     Branch,
     CheckpointRow,
     DatasetRow,
-    JudgeRecord,
     RolloutPrompt,
     RunSpec,
     StepResult,
     StepRow,
     TrainedStep,
     Unscored,
+    VerifierRecord,
 )
 from grpo_practice.store.trained_steps import remove_checkpoints
 
@@ -265,9 +265,9 @@ class Store(OpenStore):
         with explained(self.path):
             return SqlLedger(self._db, self._writes, invocation_id, {branch.id: branch.reuses})
 
-    def judge(self, judge: JudgeRecord) -> int:
+    def put_verifier(self, verifier: VerifierRecord) -> int:
         """Return the row ID of a verify function in its current version; insert it if it is new."""
-        return self._write(lambda db: branches.put_judge(db, judge))
+        return self._write(lambda db: branches.put_verifier(db, verifier))
 
     def plan_rejudge(self, branch: Branch, source: Sequence[StepRow]) -> list[StepRow]:
         """Plan steps that score the rollouts of the source steps again."""
@@ -287,7 +287,7 @@ class Store(OpenStore):
         The row is on disk once any later write is, such as the end of its step. If the row cannot
         be written, the next awaited write raises the error.
         """
-        save = rollouts.Save(branch.holder(step), step, rollout, prompt, branch.judge_id)
+        save = rollouts.Save(branch.holder(step), step, rollout, prompt, branch.verifier_id)
         # Not awaited until it is on disk, because committed calls reproduce it, so a kill costs no
         # money.
         await self._writer.row_soon(rollouts.save, save)
@@ -297,7 +297,7 @@ class Store(OpenStore):
     ) -> None:
         """Store this branch's verdict on a rollout that another branch played."""
         await self._write_soon(
-            lambda db: rollouts.put_verdict(db, rollout_id, branch.judge_id, verdict)
+            lambda db: rollouts.put_verdict(db, rollout_id, branch.verifier_id, verdict)
         )
 
     async def pause_step(self, branch: Branch, step: int, pauses: int) -> None:

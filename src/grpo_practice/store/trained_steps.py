@@ -17,7 +17,7 @@ from grpo_practice.store.records import Branch, CheckpointRow, TrainedStep, Upda
 def close(db: sqlite3.Connection, branch: Branch, step: int, done: TrainedStep) -> None:
     """Write a step's rollouts, verdicts, groups, updates and status, all or nothing."""
     saves = [
-        rollouts.Save(branch.id, step, rollout, done.prompt, branch.judge_id)
+        rollouts.Save(branch.id, step, rollout, done.prompt, branch.verifier_id)
         for rollout in done.rollouts
     ]
     rollouts.save(db, saves)

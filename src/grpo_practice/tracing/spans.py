@@ -193,7 +193,7 @@ class _Trace:
         played = self._below(span_id, "player", n)
         end = max([_ns(rollout.ended), *(child.end_ns for child in played)])
         children = list(played)
-        if rollout.judged or ("judge", n) in self._asked:
+        if rollout.has_verdict or ("judge", n) in self._asked:
             children.append(self._evaluator(rollout, span_id, end))
         told: dict[str, Value] = {
             **self._place,

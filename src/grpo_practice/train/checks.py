@@ -261,7 +261,7 @@ def lora_arguments(lora: LoraSettings) -> dict[str, Any]:
     }
 
 
-def look_at_training(config: PracticeConfig, folder: Path) -> list[Finding]:
+def diagnose_training(config: PracticeConfig, folder: Path) -> list[Finding]:
     """Check the extra and the base model, if the configuration trains one."""
     if config.train is None:
         return []

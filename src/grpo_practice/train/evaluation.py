@@ -15,7 +15,7 @@ from grpo_practice.rollout.evaluate import plan_eval
 from grpo_practice.rollout.play import AttemptKey, Player, task_group
 from grpo_practice.run.preflight import eval_dataset, unscorable
 from grpo_practice.run.session import OpenRun, Session, announced, open_run
-from grpo_practice.run.specs import FORMAT, judge_record, simulated
+from grpo_practice.run.specs import FORMAT, simulated, verifier_record
 from grpo_practice.store import datasets
 from grpo_practice.store.identity import LIBRARY_SHA, MODEL, WEIGHTS_SHA
 from grpo_practice.store.queries import runs, scores
@@ -90,7 +90,7 @@ class WeightsEvaluation:
             config_text=self.loaded.text,
             base_dir=self.loaded.base_dir,
             dataset_id=self.dataset.id,
-            judge=judge_record(self.verify, config.judge),
+            verifier=verifier_record(self.verify, config.judge),
             purpose="select" if self.chooses else "test",
             k=sampling.attempts,
             seed=settings_of(config).seed,

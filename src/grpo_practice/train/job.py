@@ -20,7 +20,7 @@ from grpo_practice.run.preflight import (
     verify_function,
 )
 from grpo_practice.run.session import Session, StepStop
-from grpo_practice.run.specs import FORMAT, judge_record, simulated
+from grpo_practice.run.specs import FORMAT, simulated, verifier_record
 from grpo_practice.run.weights import weights_sha
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.identity import MODEL_SHA, ORIGIN, POPULATION
@@ -199,7 +199,7 @@ def train_spec(
         config_text=loaded.text,
         base_dir=loaded.base_dir,
         dataset_id=dataset.id,
-        judge=judge_record(verify, config.judge),
+        verifier=verifier_record(verify, config.judge),
         purpose="train",
         k=settings_of(config).group_size,
         base_model=settings_of(config).model,

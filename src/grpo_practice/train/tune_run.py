@@ -180,7 +180,7 @@ async def run_trials(job: TuneJob) -> TuneReport:
     file = database.with_name(f"{database.name}{STUDIES}") / f"{job.exp_id}.journal"
     study = Study.open(file, job.exp_id, job.space, job.settings.tune.seed, _bound(job))
     while sum(t.state.is_finished() for t in study.trials) < job.count:
-        await _play(job, study, study.next())
+        await _run_trial(job, study, study.next())
     trials = [_trial(store, job.exp_id, study, trial) for trial in study.trials]
     return await tested(job, trials, lambda best: job.trial(best.number, best.values))
 
@@ -194,7 +194,7 @@ def _bound(job: TuneJob) -> dict[str, Any]:
     return {**bound, **length, "train.eval_every": settings.eval_every}
 
 
-async def _play(job: TuneJob, study: Study, proposal: Suggestion) -> None:
+async def _run_trial(job: TuneJob, study: Study, proposal: Suggestion) -> None:
     """Train or resume a trial until it is complete or pruned."""
     trained = job.trial(proposal.number, proposal.values)
     pruned, score = False, None

@@ -11,7 +11,7 @@ from grpo_practice.train.requests import TrainRequest, TuneRequest
 
 if TYPE_CHECKING:
     from grpo_practice.reports.training import TrainingForecast, TrainReport
-    from grpo_practice.run.doctor.doctor import Look
+    from grpo_practice.run.doctor.doctor import SliceCheck
     from grpo_practice.train.export import TrainedExport
     from grpo_practice.train.tune_report import TuneReport
 
@@ -93,7 +93,7 @@ class Training(Core):
             return export_trained(store, run, str(step), target, whole=whole, force=force)
 
     @override
-    def _looks(self) -> "list[Look]":
-        from grpo_practice.train.checks import look_at_training
+    def _slice_checks(self) -> "list[SliceCheck]":
+        from grpo_practice.train.checks import diagnose_training
 
-        return [*super()._looks(), look_at_training]
+        return [*super()._slice_checks(), diagnose_training]

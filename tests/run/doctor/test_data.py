@@ -7,7 +7,7 @@ import pytest
 
 from grpo_practice.config import load_eval
 from grpo_practice.core.types import Sample
-from grpo_practice.run.doctor.data import look_at_questions, look_at_verify
+from grpo_practice.run.doctor.data import diagnose_questions, diagnose_verify
 from grpo_practice.verify.trial import boxed, near_misses
 
 
@@ -21,7 +21,7 @@ def test_questions_that_stand_twice_are_counted_without_case_and_spaces() -> Non
         "evaluation": samples(("WHAT IS 1+1? ", 2), ("c", 1)),
         "selection": samples(("d", 1)),
     }
-    told = [(f.about, f.severity, f.sentence) for f in look_at_questions(data)]
+    told = [(f.about, f.severity, f.sentence) for f in diagnose_questions(data)]
     assert told == [
         ("practice data", "warning", "1 question is repeated"),
         ("evaluation data", "warning", "1 of 2 questions is also in the practice data"),
@@ -71,7 +71,7 @@ async def test_a_verify_function_is_tried_on_golds_near_misses_and_hostile_answe
     flags = ["data.dataset=d", f"verify={verify}", "agent.model.model_provider.model=sim"]
     config = load_eval(None, flags, {}).config
     data = {"evaluation": samples(("a", 123), ("b", 145), ("c", 77))}
-    findings = await look_at_verify(config, data, tmp_path, run=True)
+    findings = await diagnose_verify(config, data, tmp_path, run=True)
     assert any(f.severity == state and said in f.sentence for f in findings), findings
     if state == "ok":
         assert {f.severity for f in findings} == {"ok"}
@@ -86,7 +86,7 @@ async def test_one_is_not_several(tmp_path: Path) -> None:
         config = load_eval(None, flags, {}).config
         said += [
             f.sentence
-            for f in await look_at_verify(config, {"d": samples(("a", 1.5))}, tmp_path, run=True)
+            for f in await diagnose_verify(config, {"d": samples(("a", 1.5))}, tmp_path, run=True)
         ]
     assert said[0].startswith("tried on 1 gold, 1 near miss, 7 hostile answers;")
     assert said[1] == "1 of 1 gold does not count as a right answer, such as '1.5'"
@@ -97,7 +97,7 @@ async def test_golds_that_a_function_cannot_read_are_exit_4(tmp_path: Path) -> N
     flags = ["data.dataset=d", "verify=choice", "agent.model.model_provider.model=sim"]
     config = load_eval(None, flags, {}).config
     data = {"evaluation": samples(("a", "neither of them"), ("b", "B"))}
-    (finding,) = await look_at_verify(config, data, tmp_path, run=True)
+    (finding,) = await diagnose_verify(config, data, tmp_path, run=True)
     assert (finding.severity, finding.exit_code) == ("problem", 4)
     assert (
         "1 answer of dataset 'd' cannot be scored by verify 'choice': row 1: " in finding.sentence
@@ -126,7 +126,7 @@ async def test_few_golds_that_a_function_cannot_use_are_a_warning(tmp_path: Path
     config = load_eval(None, flags, {}).config
     rows = [(f"{n}?", "B") for n in range(9)]
     data = {"evaluation": samples(*rows, ("a", "neither of them"))}
-    first, *_ = await look_at_verify(config, data, tmp_path, run=True)
+    first, *_ = await diagnose_verify(config, data, tmp_path, run=True)
     assert (first.severity, first.exit_code) == ("warning", 0)
     assert first.sentence.startswith(
         "1 of 10 questions cannot be scored and are left out: row 10: "

@@ -13,7 +13,7 @@ from grpo_practice.core.findings import Finding
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.run.doctor.line import look_at_line, settings_to_lower
+from grpo_practice.run.doctor.line import diagnose_line, settings_to_lower
 from tests.fakes import FakeEndpoint, reply
 from tests.llm.virtual import virtual
 
@@ -47,7 +47,7 @@ def findings(script: Server, keys: list[str] = KEYS) -> tuple[list[Finding], Fak
         async with Client(
             at, Limit(2), notice=lambda _: None, transport=endpoint.transport
         ) as client:
-            return await look_at_line("student", client.send, REQUEST, keys, 30.0)
+            return await diagnose_line("student", client.send, REQUEST, keys, 30.0)
 
     return virtual(story()), endpoint
 

@@ -64,7 +64,7 @@ Source = FunctionSource | CommandSource
 """A program in the form in which it is sent to a node."""
 
 
-def play(source: Source, question: str, system: str, context: ProgramContext) -> Ended:
+def play_on_node(source: Source, question: str, system: str, context: ProgramContext) -> Ended:
     """Return the answer of the program, or the reason why there is no answer."""
     if isinstance(source, FunctionSource):
         _alone()
@@ -89,14 +89,14 @@ def play(source: Source, question: str, system: str, context: ProgramContext) ->
             program.close()
 
 
-def look(source: Source, base_url: str, api_key: str, model: str) -> tuple[float, str]:
+def probe(source: Source, base_url: str, api_key: str, model: str) -> tuple[float, str]:
     """Return the duration of a request to the address, and why the node cannot play, or ''."""
     try:
         if isinstance(source, FunctionSource):
             worker.loaded(source)
         elif shutil.which(source.command[0]) is None and not source.brings(source.command[0]):
             return 0.0, f"cannot find the program {source.command[0]}"
-        return program_endpoint.look(base_url, api_key, model), ""
+        return program_endpoint.reach(base_url, api_key, model), ""
     except AgentError as e:
         return 0.0, f"it does not reach {base_url.partition('/r/')[0]}: {e}"
     except BaseException as e:  # noqa: BLE001 - the user's file may raise anything

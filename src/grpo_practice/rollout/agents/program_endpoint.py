@@ -23,10 +23,10 @@ def begin(context: ProgramContext) -> None:
     Raises:
         AgentError: The address is not reachable.
     """
-    look(context.base_url, context.api_key, context.model)
+    reach(context.base_url, context.api_key, context.model)
 
 
-def look(base_url: str, api_key: str, model: str) -> float:
+def reach(base_url: str, api_key: str, model: str) -> float:
     """Return the number of seconds that one request to `models` took.
 
     Raises:

@@ -132,7 +132,9 @@ class WorkerProgram:
         """Return the function's answer."""
         name = self._source.name
         try:
-            answered, text, logged = await self._pool.run(worker.play, question, system, context)
+            answered, text, logged = await self._pool.run(
+                worker.play_in_worker, question, system, context
+            )
         except WorkerDiedError as e:
             killed = " (it may have run out of memory)" if e.code == -9 else ""
             raise agent_error(f"the process of {name} {ended(e.code)}{killed}") from e

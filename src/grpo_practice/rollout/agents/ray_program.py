@@ -36,7 +36,7 @@ class RayProgram:
             self._nodes = nodes_for(self._settings)
             # By default Ray retries a task whose process has died, which would repeat its
             # requests.
-            self._task = ray.remote(on_node.play).options(
+            self._task = ray.remote(on_node.play_on_node).options(
                 num_cpus=self._settings.num_cpus,
                 resources=dict(self._settings.resources),
                 max_retries=0,
@@ -54,7 +54,7 @@ class RayProgram:
         """Number of programs that the cluster can run simultaneously."""
         return sum(node.capacity for node in self._nodes)
 
-    async def look(self, invited: Invitation, model: str) -> dict[str, float]:
+    async def probe_nodes(self, invited: Invitation, model: str) -> dict[str, float]:
         """Return how many seconds a request to the address takes from each node.
 
         Raises:
@@ -65,7 +65,7 @@ class RayProgram:
 
         # Ask all nodes before waiting for any: each may need minutes to set up its environment.
         asked = {
-            node.address: ray.remote(on_node.look)
+            node.address: ray.remote(on_node.probe)
             .options(
                 num_cpus=0,
                 max_retries=0,

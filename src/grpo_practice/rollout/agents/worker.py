@@ -70,7 +70,7 @@ def load() -> str:
     return ""
 
 
-def play(question: str, system: str, context: ProgramContext) -> Ended:
+def play_in_worker(question: str, system: str, context: ProgramContext) -> Ended:
     """Return the answer of the function, or the reason why there is no answer."""
     assert _source is not None, "start() knows it"
     # Load here as well: a process that hangs while loading is killed only if it has a task.

@@ -55,7 +55,7 @@ def samples_of(
     return found, findings
 
 
-def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> list[Finding]:
+def diagnose_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> list[Finding]:
     """Check that the distillation prompts can be used: the files, or those an open run stored."""
     if config.kind != "practice":
         return []
@@ -72,7 +72,7 @@ def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> l
     return [ok("prompts", f"the prompt files in {own} can be used")] if own else []
 
 
-def look_at_questions(data: Mapping[str, Samples]) -> list[Finding]:
+def diagnose_questions(data: Mapping[str, Samples]) -> list[Finding]:
     """Check for questions that are repeated within a dataset or shared between datasets."""
     found = []
     # Compare hashes instead of texts, because the texts of a dataset may not fit into memory.
@@ -95,7 +95,7 @@ def look_at_questions(data: Mapping[str, Samples]) -> list[Finding]:
     return found
 
 
-async def look_at_verify(
+async def diagnose_verify(
     config: RunConfig, data: Mapping[str, Samples], base_dir: Path, *, run: bool
 ) -> list[Finding]:
     """Check that the verify function accepts right answers and rejects others.
@@ -110,7 +110,7 @@ async def look_at_verify(
         return [problem(about, e)]
     if function.file is not None and not run:
         return [not_run(about, str(function.file.path))]
-    findings, answered = _look_at_golds(config, data, function)
+    findings, answered = _diagnose_golds(config, data, function)
     if function.note:
         findings.append(warning(about, function.note))
     if function.is_judge:
@@ -133,7 +133,7 @@ async def look_at_verify(
     return findings + await tried(function, chosen or [Sample("What is 12 + 12?", "24")])
 
 
-def _look_at_golds(
+def _diagnose_golds(
     config: RunConfig, data: Mapping[str, Samples], function: VerifyFunction
 ) -> tuple[list[Finding], int]:
     """Check that few gold answers are unusable; return findings and the number of usable ones."""

@@ -21,19 +21,24 @@ from grpo_practice.llm.prices import Prices
 from grpo_practice.reports.base import Report
 from grpo_practice.run.any_config import load_config
 from grpo_practice.run.doctor.data import (
-    look_at_prompts,
-    look_at_questions,
-    look_at_verify,
+    diagnose_prompts,
+    diagnose_questions,
+    diagnose_verify,
     samples_of,
 )
-from grpo_practice.run.doctor.endpoints import asked_for, look_at_models, look_at_teacher, models_of
+from grpo_practice.run.doctor.endpoints import (
+    asked_for,
+    diagnose_models,
+    diagnose_teacher,
+    models_of,
+)
 from grpo_practice.run.doctor.line import settings_to_lower
-from grpo_practice.run.doctor.machine import current, look_here
-from grpo_practice.run.doctor.tools import look_at_tools
+from grpo_practice.run.doctor.machine import current, diagnose_machine
+from grpo_practice.run.doctor.tools import diagnose_tools
 from grpo_practice.run.specs import configured_prompts, teacher_context_text
 from grpo_practice.store import Store
 
-Look = Callable[[PracticeConfig, Path], Sequence[Finding]]
+SliceCheck = Callable[[PracticeConfig, Path], Sequence[Finding]]
 """Check of a practice configuration; the folder is the base of its relative paths."""
 
 
@@ -75,7 +80,7 @@ class DoctorRequest:
     """Whether to try the programs that the configuration names."""
     env: Mapping[str, str] | None = None
     """Variables that the configuration may name; None uses the process's and `.env`."""
-    looks: Sequence[Look] = ()
+    slice_checks: Sequence[SliceCheck] = ()
     """Additional checks from slices."""
 
 
@@ -98,7 +103,7 @@ async def diagnose(
     except ConfigError as e:
         env = Environment(os.environ)  # continue without `.env`, to report other problems as well
         findings.append(problem(".env", e))
-    findings += look_here(request.database, env)
+    findings += diagnose_machine(request.database, env)
     requests = 0
     # The check adds to the list, so that an error does not lose the findings before it.
     try:
@@ -137,23 +142,23 @@ async def _check_config(
     with ExitStack() as held:
         store = held.enter_context(Store(path)) if path.exists() else None
         data, lacking = samples_of(config, store, folder, held)
-        findings += look_at_prompts(config, store, folder)
-        findings += [*lacking, *look_at_questions(data)]
-        findings += await look_at_verify(config, data, folder, run=request.run)
-    findings += await look_at_tools(evaluation.agent, folder, run=request.run)
+        findings += diagnose_prompts(config, store, folder)
+        findings += [*lacking, *diagnose_questions(data)]
+        findings += await diagnose_verify(config, data, folder, run=request.run)
+    findings += await diagnose_tools(evaluation.agent, folder, run=request.run)
     match config:
         case PracticeConfig():
             if not config.only_trains:
                 findings.append(ok("teacher", f"is given {teacher_context_text(config)}"))
-            for look in request.looks:
-                findings += look(config, folder)
-            findings += _look_at_approval(config)
+            for check in request.slice_checks:
+                findings += check(config, folder)
+            findings += _diagnose_approval(config)
         case EvalConfig():
             pass
-    return await _look_at_endpoints(config, folder, findings, notice)
+    return await _diagnose_endpoints(config, folder, findings, notice)
 
 
-async def _look_at_endpoints(
+async def _diagnose_endpoints(
     config: RunConfig, folder: Path, findings: list[Finding], notice: Callable[[str], None]
 ) -> int:
     """Add findings about the models; return the number of requests sent."""
@@ -163,19 +168,19 @@ async def _look_at_endpoints(
         notice(f"sending {count(requests, 'tiny request')} to {count(len(models), 'model')}")
     prices, tools = Prices(config.evaluation.prices), bool(config.evaluation.agent.toolkits)
     key = config.key("prices")
-    findings += await look_at_models(models, prices, key, to_lower, tools=tools)
+    findings += await diagnose_models(models, prices, key, to_lower, tools=tools)
     # A finding names all roles of its model, as in `student, teacher`. A teacher that already
     # failed would only fail again, and slowly.
     broken = {at for found in problems(findings) for at in found.about.split(", ")}
     if config.kind == "practice" and not (config.only_trains or broken & {"teacher", "prompts"}):
         prompts = configured_prompts(config, folder)
-        found, more = await look_at_teacher(config, prompts, prices, notice)
+        found, more = await diagnose_teacher(config, prompts, prices, notice)
         findings += found
         requests += more
     return requests
 
 
-def _look_at_approval(config: PracticeConfig) -> list[Finding]:
+def _diagnose_approval(config: PracticeConfig) -> list[Finding]:
     """Return a warning if an agent learns from the web and no person reviews its experiences."""
     if config.practice.approve or not config.evaluation.agent.page_tools:
         return []

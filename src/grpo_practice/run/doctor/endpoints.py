@@ -44,7 +44,7 @@ from grpo_practice.practice.distil import Task, compare, read_attempts
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.reports.learning_findings import advice
 from grpo_practice.run.clients import endpoint_of
-from grpo_practice.run.doctor.line import PAIR, look_at_line
+from grpo_practice.run.doctor.line import PAIR, diagnose_line
 
 DEADLINE_S = 30.0
 """Timeout for one reply; after a timeout, the request is not retried."""
@@ -85,12 +85,12 @@ def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
 
 
 def asked_for(models: Sequence[tuple[str, ModelConfig]], to_lower: Sized) -> int:
-    """Return the number of requests that `look_at_models` sends if all succeed."""
+    """Return the number of requests that `diagnose_models` sends if all succeed."""
     called = sum(not model.model_provider.simulated for _, model in models)
     return REQUESTS * called + PAIR * len(to_lower)
 
 
-async def look_at_models(
+async def diagnose_models(
     models: Sequence[tuple[str, ModelConfig]],
     prices: Prices,
     key: str,
@@ -174,7 +174,7 @@ async def _model(
             return [*found, problem(role, EndpointRefusedError(str(e), hint=e.hint))]
         # Once for all models of a server, unless it may still be busy with the last request.
         keys = [] if failed == _LATE else lines.pop(place(url), [])
-        line = await look_at_line(role, client.send, request, keys, DEADLINE_S)
+        line = await diagnose_line(role, client.send, request, keys, DEADLINE_S)
     other = await _other_api(endpoint, with_tool) if tools and failed else None
     called = _called(role, failed, endpoint.api, other, needed=tools)
     found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
@@ -301,7 +301,7 @@ COMPARISON_S = 120.0
 _ANSWERS = ("2 + 3 * 4 = 2 + 12 = 14. The answer is 14.", "2 + 3 = 5, 5 * 4 = 20. It is 20.")
 
 
-async def look_at_teacher(
+async def diagnose_teacher(
     config: PracticeConfig,
     prompts: Mapping[str, Prompt],
     prices: Prices,

@@ -55,7 +55,7 @@ def _is_local(model: ModelConfig) -> bool:
         return "." not in name or name.endswith(_LOCAL)
 
 
-async def look_at_line(
+async def diagnose_line(
     role: str, send: Send, request: Request, keys: list[str], limit_s: float
 ) -> list[Finding]:
     """Return a warning if the server handles one request at a time, and nothing if that is unclear.

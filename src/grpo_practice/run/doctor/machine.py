@@ -23,7 +23,7 @@ NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse
 """Prefixes of file system types without the shared memory that the database needs."""
 
 
-def look_here(database: Path, env: Environment) -> list[Finding]:
+def diagnose_machine(database: Path, env: Environment) -> list[Finding]:
     """Return the findings that need no configuration."""
     dotenv = f"{env.path} is read" if env.path is not None else "there is none here"
     return [

@@ -38,7 +38,7 @@ def not_run(about: str, what: str) -> Finding:
     return warning(about, f"{what}: not run", "add --run to try the programs that a config names")
 
 
-async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[Finding]:
+async def diagnose_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[Finding]:
     """Check the tools of each toolkit, or check that the user's own agent can be started.
 
     Args:
@@ -118,7 +118,7 @@ async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> l
     if agent.executor == "ray":
         program = await stack.enter_async_context(open_ray(agent, folder))
         with looked_at(proxy) as (invited, model):
-            nodes = await program.look(invited, model)
+            nodes = await program.probe_nodes(invited, model)
         for node, took_s in nodes.items():
             text = f"has the agent, and reaches its address in {1000 * took_s:.0f} ms"
             found.append(ok(f"node {node}", text))

@@ -245,7 +245,7 @@ def _scored(
 
 def _missing(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
     """Return the maximum number of planned rollouts in these steps that are not settled yet."""
-    return sum(row.rollouts - store.read(scores.settled, branch.judge_id, row) for row in rows)
+    return sum(row.rollouts - store.read(scores.settled, branch.verifier_id, row) for row in rows)
 
 
 def _lent(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:

@@ -48,12 +48,12 @@ def of_agent(
     # A condition sorts as 0 if it is false, so evaluations that differ in nothing are first.
     return _found(
         db,
-        f"""{_SAME_AGENT} AND r.purpose = :purpose AND b.judge_id = :judge
+        f"""{_SAME_AGENT} AND r.purpose = :purpose AND b.verifier_id = :verifier
             ORDER BY r.exp_id <> :exp_id, b.seed IS NOT :seed, coalesce(l.n, 0) = 0,
                      CASE WHEN r.exp_id = :exp_id THEN r.rowid ELSE -r.rowid END""",
         **_agent(branch.agent, prompt),
         purpose=purpose,
-        judge=branch.judge_id,
+        verifier=branch.verifier_id,
         exp_id=exp_id,
         seed=branch.agent.seed,
     )

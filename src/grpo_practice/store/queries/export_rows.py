@@ -10,7 +10,7 @@ from grpo_practice.core.types import Answer
 from grpo_practice.store.db import get_text
 from grpo_practice.store.queries.rollout_list import QUESTIONS, Place, stretches
 from grpo_practice.store.records import Branch, StepRow
-from grpo_practice.store.rollouts import JUDGED
+from grpo_practice.store.rollouts import OUTCOME
 from grpo_practice.store.step_totals import ROLLOUTS
 from grpo_practice.store.steps import row_of
 
@@ -57,7 +57,7 @@ class ExportRow:
 
 
 _COLUMNS = f"""s.branch_id AS branch, s.step, s.epoch, r.slot, r.attempt, r.sample_id, q.question,
-  q.answer AS gold, t.response AS answer, v.extracted, v.reward, {JUDGED},
+  q.answer AS gold, t.response AS answer, v.extracted, v.reward, {OUTCOME},
   r.tokens_in, r.tokens_out, r.cost_micro / 1e6 AS usd, r.model_ms / 1000.0 AS seconds,
   'L' || r.library_id AS library, r.finished_at"""
 

@@ -76,25 +76,25 @@ class Disagreement:
 def disagreements(db: sqlite3.Connection, run: str, branch: Branch) -> list[Disagreement]:
     """Return the repeated scorings of the rollouts on a branch's line, with their differences."""
     again = db.execute(
-        """SELECT r.run_id, j.name, b.judge_id FROM runs r
-             JOIN branches b ON b.branch_id = r.head_branch JOIN judges j USING (judge_id)
+        """SELECT r.run_id, f.name, b.verifier_id FROM runs r
+             JOIN branches b ON b.branch_id = r.head_branch JOIN verifiers f USING (verifier_id)
             WHERE r.purpose = 'rejudge' AND r.parent_run_id = ? ORDER BY r.run_id""",
         (run,),
     ).fetchall()
     found = list[Disagreement]()
-    for name, verify, judge_id in again:
+    for name, verify, verifier_id in again:
         both = differ = 0
         for segment in branch.line:
             n, other = db.execute(
                 """SELECT count(*), coalesce(sum(abs(a.reward - b.reward) > ?), 0) FROM rollouts r
-                     JOIN verdicts a ON a.rollout_id = r.rollout_id AND a.judge_id = ?
-                     JOIN verdicts b ON b.rollout_id = r.rollout_id AND b.judge_id = ?
+                     JOIN verdicts a ON a.rollout_id = r.rollout_id AND a.verifier_id = ?
+                     JOIN verdicts b ON b.rollout_id = r.rollout_id AND b.verifier_id = ?
                     WHERE r.branch_id = ? AND r.step >= ? AND r.step < ?
                       AND a.reward IS NOT NULL AND b.reward IS NOT NULL""",
-                (AGREE, branch.judge_id, judge_id, *segment),
+                (AGREE, branch.verifier_id, verifier_id, *segment),
             ).fetchone()
             both, differ = both + n, differ + other
-        if both and judge_id != branch.judge_id:
+        if both and verifier_id != branch.verifier_id:
             found.append(Disagreement(name, verify, both, differ))
     return found
 

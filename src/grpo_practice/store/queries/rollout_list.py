@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grpo_practice.store.records import Branch, Segment
-from grpo_practice.store.rollouts import JUDGED
+from grpo_practice.store.rollouts import OUTCOME
 from grpo_practice.store.step_totals import ROLLOUTS
 
 QUESTION = 400
@@ -18,7 +18,7 @@ QUESTION = 400
 
 COLUMNS = f"""s.step, r.slot, r.attempt, r.sample_id, r.head, r.turns, r.tool_calls,
   r.tokens_in + r.tokens_out AS tokens, r.model_ms / 1000.0 AS seconds, v.reward, v.extracted,
-  {JUDGED}, substr(q.question, 1, {QUESTION}) AS question"""
+  {OUTCOME}, substr(q.question, 1, {QUESTION}) AS question"""
 """Columns of a `RolloutRow`, selected from `ROLLOUTS` with `QUESTIONS`."""
 QUESTIONS = "JOIN samples q ON q.sample_id = r.sample_id"
 

@@ -13,7 +13,7 @@ from grpo_practice.core.types import STRIKES
 from grpo_practice.store import branches, step_totals, steps
 from grpo_practice.store.queries.spending import OF_RUN, TOKENS
 from grpo_practice.store.records import Branch, RunRow, StepRow
-from grpo_practice.store.rollouts import JUDGED, usage_of
+from grpo_practice.store.rollouts import OUTCOME, usage_of
 from grpo_practice.store.step_totals import TALLY, UNSUMMED
 
 
@@ -123,7 +123,7 @@ def _over_unsummed(
 def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
     """Count rollouts by outcome: `ok`, `truncated`, `error.provider` and so on."""
     counts: Counter[str] = Counter()
-    rows = _over_unsummed(db, branch, f"{JUDGED}, count(*)", "GROUP BY 1, 2")
+    rows = _over_unsummed(db, branch, f"{OUTCOME}, count(*)", "GROUP BY 1, 2")
     told = [(outcome, reason, n) for outcome, reason, _, n in rows]
     told += [(*row,) for _, of in step_totals.on_line(db, branch) for row in of.outcomes]
     for outcome, reason, n in told:
@@ -134,7 +134,7 @@ def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
 def failures(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
     """Count the errors of failed rollouts, most frequent first."""
     counts: Counter[str] = Counter()
-    for outcome, _, error, n in _over_unsummed(db, branch, f"{JUDGED}, count(*)", "GROUP BY 1, 3"):
+    for outcome, _, error, n in _over_unsummed(db, branch, f"{OUTCOME}, count(*)", "GROUP BY 1, 3"):
         if outcome == "error":
             counts[str(error)] += n
     return dict(counts.most_common())
@@ -168,14 +168,14 @@ def settled_counts(
     return found | {step: of.rollouts for step, of in step_totals.on_line(db, branch)}
 
 
-def settled(db: sqlite3.Connection, judge_id: int, row: StepRow) -> int:
+def settled(db: sqlite3.Connection, verifier_id: int, row: StepRow) -> int:
     """Return the number of a step's rollouts that this verify function settled."""
     found = db.execute(
         f"""SELECT count(*) FROM rollouts r
-              LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = ?
+              LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.verifier_id = ?
              WHERE r.branch_id = ? AND r.step = ?
                AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES})""",
-        (judge_id, row.played_by or row.branch_id, row.plan.step),
+        (verifier_id, row.played_by or row.branch_id, row.plan.step),
     )
     return int(found.fetchone()[0])
 

@@ -12,7 +12,7 @@ from grpo_practice.core.calls import Message, Usage
 from grpo_practice.core.errors import StoreError
 from grpo_practice.core.stages import Stage
 from grpo_practice.store.queries.arms import question_texts
-from grpo_practice.store.rollouts import JUDGED, unpack, usage_of
+from grpo_practice.store.rollouts import OUTCOME, unpack, usage_of
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class TracedStep:
     """Branch that holds the step."""
     played_by: int
     """Branch that holds its rollouts and calls."""
-    judge_id: int
+    verifier_id: int
     verify: str
     step: int
     slots: Sequence[tuple[int, int]]
@@ -92,7 +92,7 @@ class TracedRollout:
     reason: str | None
     error: str | None
     reward: float | None
-    judged: bool
+    has_verdict: bool
     """True if there is a verdict, even if it is an error."""
     critique: str | None
     ended: datetime
@@ -130,10 +130,10 @@ def traced_step(db: sqlite3.Connection, run: str, step: int) -> TracedStep:
 
 
 _STEPS = """SELECT s.run_id AS run, r.exp_id, r.created_at AS begun, r.simulated, s.branch_id,
-      coalesce(s.played_by, s.branch_id) AS played_by, coalesce(b.judge_id, 0) AS judge_id,
-      coalesce(j.name, '') AS verify, s.step, s.plan
+      coalesce(s.played_by, s.branch_id) AS played_by, coalesce(b.verifier_id, 0) AS verifier_id,
+      coalesce(f.name, '') AS verify, s.step, s.plan
  FROM v_steps s JOIN runs r ON r.run_id = s.run_id JOIN branches b ON b.branch_id = s.branch_id
- LEFT JOIN judges j ON j.judge_id = b.judge_id WHERE s.run_id = ?"""
+ LEFT JOIN verifiers f ON f.verifier_id = b.verifier_id WHERE s.run_id = ?"""
 
 
 def _step(row: sqlite3.Row) -> TracedStep:
@@ -195,11 +195,11 @@ def _rollouts(
     body = "b.response" if content else "NULL AS response"
     join = "JOIN rollout_bodies b USING (rollout_id)" if content else ""
     rows = db.execute(
-        f"""SELECT r.slot, r.attempt, r.finished_at, {body}, v.rollout_id AS judged, v.reward,
-              v.critique, {JUDGED} FROM rollouts r {join}
-              LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = :judge
+        f"""SELECT r.slot, r.attempt, r.finished_at, {body}, v.rollout_id AS has_verdict, v.reward,
+              v.critique, {OUTCOME} FROM rollouts r {join}
+              LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.verifier_id = :verifier
              WHERE {_HERE} ORDER BY r.slot, r.attempt""",
-        {**place, "judge": step.judge_id},
+        {**place, "verifier": step.verifier_id},
     )
     for row in rows:
         yield (
@@ -210,7 +210,7 @@ def _rollouts(
                 reason=row["reason"],
                 error=row["error"],
                 reward=row["reward"],
-                judged=row["judged"] is not None,
+                has_verdict=row["has_verdict"] is not None,
                 critique=row["critique"],
                 ended=datetime.fromisoformat(row["finished_at"]),
                 response=row["response"],

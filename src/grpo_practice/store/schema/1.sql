@@ -57,12 +57,12 @@ CREATE TABLE runs (
 CREATE INDEX runs_exp ON runs (exp_id, kind, created_at);
 CREATE INDEX runs_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
 
-CREATE TABLE judges (                        -- a version of a verify function
-  judge_id INTEGER PRIMARY KEY,
-  sha256   BLOB NOT NULL UNIQUE,
-  name     TEXT NOT NULL,
-  spec     TEXT NOT NULL,
-  source   BLOB REFERENCES texts
+CREATE TABLE verifiers (                     -- a version of a verify function
+  verifier_id INTEGER PRIMARY KEY,
+  sha256      BLOB NOT NULL UNIQUE,
+  name        TEXT NOT NULL,
+  spec        TEXT NOT NULL,
+  source      BLOB REFERENCES texts
 ) STRICT;
 
 CREATE TABLE branches (                      -- a configuration of a run, from a step on
@@ -74,7 +74,7 @@ CREATE TABLE branches (                      -- a configuration of a run, from a
   cause         TEXT NOT NULL CHECK (cause IN ('start','restart','rejudge')),
   library_id    INTEGER REFERENCES libraries, -- library before from_step
   tip_library   INTEGER REFERENCES libraries, -- newest library: `last`
-  judge_id      INTEGER REFERENCES judges,   -- the judge whose verdicts count on this branch
+  verifier_id   INTEGER REFERENCES verifiers, -- the one whose verdicts count on this branch
   identity      TEXT NOT NULL,               -- JSON of the redacted keys that the branch is bound to
   config_sha    BLOB NOT NULL REFERENCES texts,
   prompts       TEXT NOT NULL DEFAULT '{}',  -- JSON {name: hex sha of its text}
@@ -198,15 +198,15 @@ CREATE TABLE rollout_bodies (
   response   TEXT NOT NULL
 ) STRICT;
 
-CREATE TABLE verdicts (                      -- scoring again with another judge adds rows
-  rollout_id INTEGER NOT NULL REFERENCES rollouts,
-  judge_id   INTEGER NOT NULL REFERENCES judges,
-  reward     REAL CHECK (reward IS NULL OR (reward >= 0.0 AND reward <= 1.0)),
-  critique   TEXT,
-  extracted  TEXT,
-  reason     TEXT,                           -- verify, judge: what failed; NULL = there is a reward
-  error      TEXT,
-  PRIMARY KEY (rollout_id, judge_id),
+CREATE TABLE verdicts (                      -- scoring again with another verifier adds rows
+  rollout_id  INTEGER NOT NULL REFERENCES rollouts,
+  verifier_id INTEGER NOT NULL REFERENCES verifiers,
+  reward      REAL CHECK (reward IS NULL OR (reward >= 0.0 AND reward <= 1.0)),
+  critique    TEXT,
+  extracted   TEXT,
+  reason      TEXT,                          -- verify, judge: what failed; NULL = there is a reward
+  error       TEXT,
+  PRIMARY KEY (rollout_id, verifier_id),
   CHECK ((reward IS NULL) = (error IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
@@ -461,13 +461,13 @@ SELECT l.run_id, s.* FROM v_line l
 -- One row per rollout, with the verdict that counts. Without the + of `+s.step`, each step would read
 -- all rollouts.
 CREATE VIEW v_rollouts AS
-SELECT l.run_id, r.*, v.reward, v.critique, v.extracted, j.name AS verify
+SELECT l.run_id, r.*, v.reward, v.critique, v.extracted, f.name AS verify
   FROM v_line l
   JOIN branches b ON b.branch_id = l.branch_id
   JOIN steps s ON s.branch_id = l.branch_id AND s.step >= l.from_step AND s.step < l.to_step
   JOIN rollouts r ON r.branch_id = coalesce(s.played_by, s.branch_id) AND r.step = +s.step
-  LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = b.judge_id
-  LEFT JOIN judges j ON j.judge_id = v.judge_id;
+  LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.verifier_id = b.verifier_id
+  LEFT JOIN verifiers f ON f.verifier_id = v.verifier_id;
 
 -- Costs of a run, on all branches, also those that a restart has left.
 CREATE VIEW v_costs AS

@@ -46,7 +46,7 @@ def main() -> None:
         # The code must not read the pipe that tells this program that its caller is gone.
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         _confine(job)
-        play(job["code"])
+        run_cell(job["code"])
         return
     _wait(child, job)
 
@@ -114,7 +114,7 @@ def _pids() -> list[int]:
         return []
 
 
-def play(code: str) -> None:
+def run_cell(code: str) -> None:
     """Run the code like a notebook cell and print its output, last value or error."""
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
