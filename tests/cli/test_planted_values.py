@@ -273,6 +273,7 @@ async def test_no_stored_text_acts_in_any_output(demo: Gp) -> None:
 FOUND = {
     ("dataset_rows.position", 2**62, "data show test"),
     ("datasets.name", TEXT, "data list"),
+    ("operations.slot", BYTES, "report demo -o out.html"),
     ("operations.op_id", 2**62, "/experience run=demo id=E1"),
     ("operations.slot", 2**62, "experiences show E1 --run demo"),
     ("operations.slot", -(2**63), "/experience run=demo id=E1"),

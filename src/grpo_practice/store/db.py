@@ -263,7 +263,10 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
         "is locked by another process",
         "wait for it to end, or name another file with --db",
     ),
-    *((sign, "is damaged", DAMAGED_HINT) for sign in ("malformed", "overflow", "Could not decode")),
+    *(
+        (sign, "is damaged", DAMAGED_HINT)
+        for sign in ("malformed", "overflow", "Could not decode", "cannot hold BLOB")
+    ),
     ("not a database", "is not a database", "name another file with --db"),
     ("disk I/O", "cannot be read or written", "check the disk; nothing was written this time"),
 )
