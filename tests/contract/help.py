@@ -76,6 +76,11 @@ def commands(*group: str) -> Iterator[tuple[str, ...]]:
             yield (*group, name)
 
 
+def is_command(words: Sequence[str]) -> bool:
+    """Return whether the words begin with a command that exists."""
+    return any(command == tuple(words[: len(command)]) for command in commands())
+
+
 def refusal(words: Sequence[str]) -> str | None:
     """Return why `grpo-practice WORDS…` cannot be typed; None if it can."""
     command, left = tuple[str, ...](), list(words)

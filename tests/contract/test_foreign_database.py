@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.command import Gp
+from tests.contract.help import listed
 
 DB = "grpo-practice.db"
 ENDLESS = "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT"
@@ -52,6 +53,8 @@ def change(sql: str) -> None:
 def test_each_command_refuses_it_at_once_and_the_check_says_why(demo: Gp, sql: str) -> None:
     change(sql)
     for words in COMMANDS:
+        if words[0] not in listed():  # without its slice
+            continue
         ran = demo(*words)
         assert ran.code == 7, (words, ran)
         assert f"the database {DB} is not a valid database of this program: " in ran.err

@@ -11,6 +11,7 @@ import yaml
 
 from grpo_practice import Workspace
 from tests.contract.command import Gp
+from tests.contract.documented import fails_with_a_document, prints_one_document
 from tests.contract.help import commands, usage
 
 DB = "grpo-practice.db"
@@ -23,11 +24,6 @@ def test_every_command_but_the_demo_has_it() -> None:
 
 WORDS = {
     "init": ("init", "new folder"),
-    "export": ("export-agent",),
-    "export to a file": ("export-agent", "-o", "my agent.yaml"),
-    "export to stdout": ("export-agent", "-o", "-", "--format", "md"),
-    "report": ("report", "demo", "-o", "a page.html"),
-    "report of two": ("report", "demo", "demo/eval", "-o", "-", "--format", "md"),
     "config show": ("config", "show"),
     "config validate": ("config", "validate", "--config", "practice.yaml"),
     "db backup": ("db", "backup", "a copy.db"),
@@ -39,8 +35,6 @@ WORDS = {
     "experiences edit": ("experiences", "edit", "E2", "--text", "Units: name them first."),
     "runs diagnose": ("runs", "diagnose", "demo"),
     "runs compare": ("runs", "compare", "demo/eval", "demo"),
-    "runs export": ("runs", "export", "demo", "-o", "its rows.csv"),
-    "export-data": ("export-data", "demo:0", "--format", "dpo", "-o", "my pairs.jsonl"),
     "runs delete": ("runs", "delete", "demo", "--yes"),
 }
 
@@ -49,19 +43,7 @@ WORDS = {
 def test_the_document_is_all_there_is_and_its_next_command_works(
     demo: Gp, words: tuple[str, ...]
 ) -> None:
-    ran = demo(*words, "--json")
-    assert (ran.code, ran.err) == (0, "")
-    document = ran.document
-    assert document["schema"].startswith("grpo-practice.")
-    assert document["exit"] == 0
-    after = document.get("next")
-    if isinstance(after, str):
-        program, *typed = shlex.split(after)
-        assert program == "grpo-practice"
-        if typed[0] == "eval":
-            typed += ["--dataset", "test", "--verify", "math"]
-        done = demo(*typed)
-        assert done.code == 0, done.err
+    prints_one_document(demo, words)
 
 
 def test_it_is_the_report_of_the_python_api(demo: Gp) -> None:
@@ -70,7 +52,6 @@ def test_it_is_the_report_of_the_python_api(demo: Gp) -> None:
     def plain(document: dict[str, Any]) -> Any:
         return json.loads(json.dumps(document))
 
-    assert demo("export-agent", "--json").document == plain(ws.export().document())
     assert demo("config", "show", "--json").document == plain(ws.configuration().document())
     made = demo("db", "backup", "one.db", "--json").document
     assert made == plain(ws.backup("one.db", replace=True).document()) | {"bytes": made["bytes"]}
@@ -84,20 +65,6 @@ def test_it_is_the_report_of_the_python_api(demo: Gp) -> None:
     assert [run.name for run in ws.runs().runs] == ["demo/eval"]
 
 
-def test_the_exported_agent_comes_with_its_scores(demo: Gp) -> None:
-    document = demo("export-agent", "--json").document
-    runs = {name: document[name]["run"] for name in ("before", "after")}
-    assert runs["before"] == "demo/eval"
-    assert runs["after"].startswith("demo/eval/L")
-    (text,) = document["files"].values()
-    assert text == demo("export-agent").out
-    exported = Workspace(DB).export()
-    assert exported.before is not None
-    assert exported.before.score.mean == document["before"]["score"]["mean"]
-    assert "score without the library: " in repr(exported)
-    assert exported.text == text
-
-
 def test_a_configuration_is_in_the_document_as_it_is_printed(demo: Gp) -> None:
     printed = yaml.safe_load(demo("config", "show").out)
     assert demo("config", "show", "--json").document["settings"] == printed
@@ -107,7 +74,6 @@ def test_a_configuration_is_in_the_document_as_it_is_printed(demo: Gp) -> None:
     "words",
     [
         ("init",),
-        ("export-agent", "--run", "nobody"),
         ("config", "show", "--config", "nowhere"),
         ("config", "validate", "--set", "practice.epochs=x"),
         ("db", "backup", DB),
@@ -115,17 +81,11 @@ def test_a_configuration_is_in_the_document_as_it_is_printed(demo: Gp) -> None:
         ("data", "delete", "nothing", "--yes"),
         ("data", "delete", "test"),
         ("runs", "delete", "nobody", "--yes"),
-        ("serve", "--agent", "practice.yaml"),
-        ("serve", "--agent", "nowhere.yaml"),
     ],
     ids=" ".join,
 )
 def test_a_failure_is_a_document_too(demo: Gp, words: tuple[str, ...]) -> None:
-    ran = demo(*words, "--json")
-    assert ran.code == ran.document["exit"] != 0
-    error = ran.document
-    assert error["message"] in ran.err
-    assert f"hint: {error['hint']}" in ran.err
+    fails_with_a_document(demo, words)
 
 
 def test_somebody_who_does_not_agree_gets_a_document(

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.contract.command import Gp
+from tests.contract.documented import fails_with_a_document
 from tests.contract.serving import SIM, Q, agent_file, both
 from tests.processes import HANG_S, program
 
@@ -186,3 +187,8 @@ async def test_the_exported_agent_is_served_as_it_was_measured(demo: Gp, tmp_pat
         for theirs in ([], [{"role": "system", "content": shipped["instructions"]}]):
             await place.ask(*theirs, Q)
             assert up.messages == [{"role": "system", "content": shipped["system_prompt"]}, Q]
+
+
+@pytest.mark.parametrize("agent", ["practice.yaml", "nowhere.yaml"])
+def test_a_failure_is_a_document_too(demo: Gp, agent: str) -> None:
+    fails_with_a_document(demo, ("serve", "--agent", agent))

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.command import Gp
+from tests.contract.documented import prints_one_document
 from tests.contract.project import change
 from tests.contract.viewing import viewing
 
@@ -133,3 +134,16 @@ def test_what_a_person_should_know_stands_on_every_page_of_the_run(demo: Gp) -> 
         assert f"{failed}&lt;b&gt;odd" in page
         assert f"<code>{command}</code>" in page
         assert said in page
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "demo", "-o", "a page.html"),
+        ("report", "demo", "demo/eval", "-o", "-", "--format", "md"),
+    ],
+)
+def test_the_document_is_all_there_is_and_its_next_command_works(
+    demo: Gp, words: tuple[str, ...]
+) -> None:
+    prints_one_document(demo, words)
