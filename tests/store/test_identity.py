@@ -18,8 +18,9 @@ READERS = [
     path
     for room in ("store", "reports")
     for path in sorted((ROOT / room).rglob("*.py"))
-    # The keys of the last two are advice for a person.
-    if path.name not in ("identity.py", "learning_findings.py", "run_diagnosis.py")
+    # The keys of the last three are advice for a person.
+    if path.name
+    not in ("identity.py", "answer_findings.py", "learning_findings.py", "run_diagnosis.py")
 ]
 KEY = re.compile(r"(evaluation\.)?(agent|practice|verify)\.[a-z_.0-9]*")
 
