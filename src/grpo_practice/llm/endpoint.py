@@ -79,6 +79,11 @@ class Endpoint:
                 )
 
     @property
+    def limit_key(self) -> str:
+        """Config key of `max_tokens`, for messages."""
+        return f"{self.section.removesuffix('model_provider')}model_settings.max_tokens"
+
+    @property
     def has_key(self) -> bool:
         """Whether requests carry a key; any header, query or login set by the user may be a key."""
         login = "@" in urlsplit(self.base_url).netloc

@@ -1,5 +1,6 @@
 """Limits the tokens of a teacher's reply if its settings do not."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from grpo_practice.core.calls import Reply, Request, content_texts, reasoning_chars
@@ -7,6 +8,14 @@ from grpo_practice.core.stages import STAGES, Stage
 
 ROOM = 4
 """Maximum length of a reply, as a multiple of the longest usual reply of its stage."""
+
+
+def default_limit(stage: Stage, params: Mapping[str, object]) -> int | None:
+    """Return the limit of a first reply in tokens; None if its settings, or nothing, limit it."""
+    spec = STAGES[stage]
+    if spec.role != "teacher" or {"max_tokens", "reasoning_effort"} & params.keys():
+        return None
+    return ROOM * round(spec.tokens_out[1])
 
 
 class ReplyBound:
@@ -24,12 +33,10 @@ class ReplyBound:
 
         Stored replies are looked up by the request without the bound.
         """
-        spec = STAGES[stage]
-        own = {"max_tokens", "reasoning_effort"} & request.params.keys()
-        if not self.is_on or spec.role != "teacher" or own:
+        most = default_limit(stage, request.params)
+        if not self.is_on or most is None:
             return request
-        most = ROOM * round(spec.tokens_out[1]) * (r + 1)
-        return replace(request, params={**request.params, "max_tokens": most})
+        return replace(request, params={**request.params, "max_tokens": most * (r + 1)})
 
     def record(self, reply: Reply) -> None:
         """Learn from a reply whether the model thinks."""

@@ -27,6 +27,7 @@ from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.redact import redact_url
 from grpo_practice.core.text import count
 from grpo_practice.reports.base import Report
+from grpo_practice.run.clients import endpoint_of
 from grpo_practice.run.configs import config_file, stored_text
 from grpo_practice.run.specs import configured_prompts, teacher_context_text
 from grpo_practice.store import Store
@@ -163,6 +164,24 @@ def _learning(config: PracticeConfig) -> dict[str, str]:
     return used
 
 
+def _reply_limits(config: RunConfig) -> str:
+    """Return the `max_tokens` of each role, with the key or the default that they come from."""
+    found = list[str]()
+    for role, model in config.models.items():
+        if not model.model_provider.model:  # a config that only trains
+            continue
+        params, endpoint = endpoint_of(model)
+        most, change = params.get("max_tokens"), f"to change it, set {endpoint.limit_key}"
+        if most is not None:
+            limit = f"{most} tokens ({endpoint.limit_key})"
+        elif role == "teacher":
+            limit = f"by the form of its replies (default; {change})"
+        else:
+            limit = f"none ({change})"
+        found.append(f"{role}: {limit}")
+    return "; ".join(found) or "none"
+
+
 def config_report(loaded: AnyConfig) -> ConfigReport:
     """Return a report on a configuration's effective settings.
 
@@ -183,6 +202,7 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
         "experiment": config.exp_id,
         "agent": evaluation.agent.agent.name,
         "model": f"{provider.model} at {where}" if where else f"{provider.model} (simulated)",
+        "max_tokens": _reply_limits(config),
         "verify": evaluation.verify.name + (f" ({verify.file.path})" if verify.file else ""),
         "evaluation": evaluated if data else "none",
     }

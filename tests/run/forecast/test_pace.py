@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.core.stages import STAGES
+from grpo_practice.llm.reply_bound import ROOM
 from grpo_practice.run.forecast.estimate import ASSUMED_SECONDS, Line
 from grpo_practice.run.forecast.remaining_calls import forecast
 from grpo_practice.store import Store
@@ -101,3 +102,16 @@ async def test_a_stage_without_calls_takes_the_speed_of_its_model(tmp_path: Path
     took(project.db, serial(12, 1), tokens_out=20)
     (compare,) = (x for x in ahead(project).stages if x.stage == "compare")
     assert compare.call_s == near(tuple(n / 20 for n in STAGES["compare"].tokens_out))
+
+
+def test_the_limit_of_a_reply_comes_with_its_source(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    teacher = "practice.teacher_model.model_provider.model=sim"
+    agent = "evaluation.agent.model.model_settings.max_tokens"
+    lines = {x.stage: x for x in ahead(project, teacher, f"{agent}=64").stages}
+    play, compare = lines["play"], lines["compare"]
+    assert (play.max_tokens, play.limit_key, play.limited_by) == (64, agent, "key")
+    key = "practice.teacher_model.model_settings.max_tokens"
+    default = ROOM * STAGES["compare"].tokens_out[1]
+    assert (compare.max_tokens, compare.limit_key, compare.limited_by) == (default, key, "default")
+    assert {x.limited_by for x in ahead(project).stages if x.stage == "play"} == {"nothing"}

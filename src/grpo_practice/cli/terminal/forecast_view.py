@@ -37,6 +37,7 @@ def show_forecast(forecast: "Forecast") -> None:
             ("tokens out", _tokens(total.tokens_out)),
             ("cost", unknown if usd is None else _money(usd)),
             ("time", " to ".join(dict.fromkeys(duration(s) for s in total.seconds))),
+            ("max_tokens", _limits(forecast.stages)),
             ("requests per rollout", _turns(forecast)),
             ("informative groups", _share(forecast)),
             ("new experiences", _learnable(forecast)),
@@ -143,6 +144,16 @@ def _models(lines: Sequence["Line"]) -> str:
     if len(stages) == 1:
         return next(iter(stages))
     return "; ".join(f"{model}: {', '.join(asked)}" for model, asked in stages.items())
+
+
+def _limits(lines: Sequence["Line"]) -> str:
+    """Return the maximum length of replies and its source, with the stages that it applies to."""
+    stages = dict[str, list[str]]()
+    for line in lines:
+        limit = f"{line.max_tokens} tokens" if line.max_tokens else "none"
+        source = {"key": line.limit_key, "default": "default", "nothing": f"set {line.limit_key}"}
+        stages.setdefault(f"{limit} ({source[line.limited_by]})", []).append(_row(line)[0])
+    return "; ".join(f"{', '.join(asked)}: {limit}" for limit, asked in stages.items())
 
 
 def _range(shown: Sequence[str]) -> str:

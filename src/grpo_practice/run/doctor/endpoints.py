@@ -178,7 +178,7 @@ async def _model(
     other = await _other_api(endpoint, with_tool) if tools and failed else None
     called = _called(role, failed, endpoint.api, other, needed=tools)
     found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
-    found.append(_limit(role, params.get("max_tokens"), endpoint.section))
+    found.append(_limit(role, params.get("max_tokens"), endpoint.limit_key))
     found += [warning(role, text) for text in notices]
     found += [*_reply(role, provider.model, reply), called, *line]
     return [*found, _price(role, provider.model, prices.find(provider.model, url), key)]
@@ -239,9 +239,8 @@ def _called(
     return problem(role, EndpointRefusedError(failed, hint=hint))
 
 
-def _limit(role: str, most: object, section: str) -> Finding:
+def _limit(role: str, most: object, key: str) -> Finding:
     """Report the length of replies, and the key that sets it."""
-    key = f"{section.removesuffix('model_provider')}model_settings.max_tokens"
     if most is not None:
         return ok(role, f"a reply may have {most} tokens ({key})")
     if role == "teacher":

@@ -13,6 +13,7 @@ from grpo_practice.core.stages import STAGES, Stage
 from grpo_practice.core.text import DENSE_CHARS_PER_TOKEN, SPARSE_CHARS_PER_TOKEN
 from grpo_practice.llm.budget import FLAGS, Account
 from grpo_practice.llm.prices import Price, Prices
+from grpo_practice.llm.reply_bound import default_limit
 from grpo_practice.reports.base import Report
 from grpo_practice.run.clients import endpoint_of
 from grpo_practice.run.forecast.power import PlannedEffect, PlannedPower
@@ -83,6 +84,12 @@ class Line:
     """Source of these past calls: the same run, the same prompt, or the same model."""
     turns: Range = ONE
     """Number of consecutive calls in one rollout."""
+    max_tokens: int | None = None
+    """Maximum number of tokens in a reply; None if nothing limits it."""
+    limit_key: str = ""
+    """Config key that sets, or would set, this limit."""
+    limited_by: Literal["key", "default", "nothing"] = "nothing"
+    """Source of the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +234,8 @@ def forecast_line(
     # count only at the upper end.
     longer = EXPERIENCE_TOKENS * max(left.experiences - shown, 0.0)
     tokens_in = tokens_in.plus(Range(0, longer))
+    own, usual = params.get("max_tokens"), default_limit(left.stage, params)
+    most = own if isinstance(own, int) else usual
     price = endpoint.price(model, endpoint.base_url)
     each = None if price is None else _usd(price, tokens_in, tokens_out, known)
     calls = left.calls.whole()  # round once, here, so that printed numbers add up
@@ -247,6 +256,9 @@ def forecast_line(
         history=known.calls if known else 0,
         of=known.of if known else "run",
         turns=left.turns,
+        max_tokens=most,
+        limit_key=endpoint.limit_key,
+        limited_by="nothing" if most is None else "default" if usual else "key",
     )
 
 
