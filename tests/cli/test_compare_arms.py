@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from grpo_practice import Workspace
 from grpo_practice.core.stats.paired import Moved
 from tests.cli.conftest import Gp
@@ -11,25 +9,25 @@ from tests.contract.project import DB
 from tests.contract.test_compare_arms import PAIR
 
 
-@pytest.mark.parametrize(
-    ("p", "told"),
-    [(0.0001, "p < .001"), (0.0072, "p .007"), (0.04996, "p .04996"), (0.9, "p .900")],
-)
-def test_a_p_is_told_on_its_side_of_the_limit(demo: Gp, p: float, told: str) -> None:
+def test_a_p_is_told_on_its_side_of_the_limit(demo: Gp) -> None:
     report = Workspace(DB).compare(*PAIR)
-    assert f", {told}) on" in report.sentence(replace(report.contrasts[0], p_adjusted=p))
+    for p, told in {
+        0.0001: "p < .001",
+        0.0072: "p .007",
+        0.04996: "p .04996",
+        0.9: "p .900",
+    }.items():
+        assert f", {told}) on" in report.sentence(replace(report.contrasts[0], p_adjusted=p))
 
 
-@pytest.mark.parametrize(
-    ("right", "questions", "said"), [(0.93, 99, True), (0.93, 100, False), (0.89, 99, False)]
-)
-def test_few_questions_with_a_mean_near_its_end_are_told(
-    demo: Gp, right: float, questions: int, said: bool
-) -> None:
+def test_few_questions_with_a_mean_near_its_end_are_told(demo: Gp) -> None:
     report = Workspace(DB).compare("demo/eval", "demo")
     (contrast,) = report.contrasts
-    for baseline, arm in ((right, 0.5), (0.5, right), (1 - right, 0.5)):
-        rows = [Moved(str(n), baseline, arm) for n in range(questions)]
-        found = replace(contrast.difference, questions=rows, effective_clusters=float(questions))
-        sentence = report.sentence(replace(contrast, difference=found, new=None))
-        assert ("a mean outside .1 to .9" in sentence) == said, sentence
+    for right, questions, said in ((0.93, 99, True), (0.93, 100, False), (0.89, 99, False)):
+        for baseline, arm in ((right, 0.5), (0.5, right), (1 - right, 0.5)):
+            rows = [Moved(str(n), baseline, arm) for n in range(questions)]
+            found = replace(
+                contrast.difference, questions=rows, effective_clusters=float(questions)
+            )
+            sentence = report.sentence(replace(contrast, difference=found, new=None))
+            assert ("a mean outside .1 to .9" in sentence) == said, sentence
