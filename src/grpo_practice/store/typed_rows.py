@@ -65,11 +65,12 @@ class TypedConnection(sqlite3.Connection):
         return kinds
 
     def _maker(self, names: tuple[str, ...]) -> RowMaker:
-        kinds, right = self._kinds, set[tuple[type, ...]]()
+        right = set[tuple[type, ...]]()
 
         def made(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> sqlite3.Row:
             types = (*map(type, values),)
             if types not in right:  # few combinations occur, so most rows skip the check
+                kinds = self._kinds  # read here: many connections only write
                 for name, found in zip(names, types, strict=True):
                     if name in kinds and found not in kinds[name]:
                         self._check_stored(name, found)
