@@ -1,5 +1,7 @@
 """The program as a person runs it, and a finished demo to look at."""
 
+import fcntl
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -66,9 +68,19 @@ def gp_process(gp: Gp) -> Iterator[Start]:
 
 @pytest.fixture(scope="session")
 def finished_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with everything `demo --keep` leaves; not to be changed."""
-    folder = tmp_path_factory.mktemp("demo") / "kept"
-    assert typed("demo", "--keep", str(folder)).code == 0
+    """Return a folder with everything `demo --keep` leaves; not to be changed.
+
+    The first of the parallel workers that needs it makes it for all.
+    """
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent
+    with (place / "demo.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = place / "demo"
+        if not folder.exists():
+            assert typed("demo", "--keep", str(place / "new_demo")).code == 0
+            (place / "new_demo").rename(folder)
     return folder
 
 
