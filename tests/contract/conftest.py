@@ -79,8 +79,7 @@ def finished_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         folder = place / "demo"
         if not folder.exists():
-            assert typed("demo", "--keep", str(place / "new_demo")).code == 0
-            (place / "new_demo").rename(folder)
+            assert typed("demo", "--keep", str(folder)).code == 0
     return folder
 
 
