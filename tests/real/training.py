@@ -1,6 +1,6 @@
 """Types out the example of docs/train.md and prints its table: `python -m tests.real.training`.
 
-    python -m tests.real.training [--seeds 1] [--steps 24]
+    python -m tests.real.training [--seeds 1] [--steps 8]
 
 For each seed: a training with the real rewards, one with rewards by a coin (`coin.py`), and the
 evaluation of both beside the base model on questions that neither was trained on. Then, once: the
@@ -41,7 +41,7 @@ TRAIN: Mapping[str, Any] = {
     "max_output_tokens": 16,
     "learning_rate": 1.0e-4,
     "lora": {"r": 16},
-    "save_every": 8,
+    "save_every": 4,
 }
 WHOLE: Mapping[str, Any] = {"lora": None, "learning_rate": 1.0e-5}
 
@@ -50,7 +50,7 @@ def main() -> int:
     """Install what is missing, train, and print the table."""
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--seeds", type=int, default=1)
-    asked.add_argument("--steps", type=int, default=24)
+    asked.add_argument("--steps", type=int, default=8)
     given = asked.parse_args()
     python = install.python()
     install.model(python)
@@ -82,7 +82,9 @@ def main() -> int:
         greedy = ("--exp-id", "greedy", "--set", cold, "-k", "1")
         _typed(folder, "eval", "--config", "learnt-0.yaml", *greedy)
         space = {"learning_rate": [3.0e-5, 1.0e-4]}
-        write_config(folder, server, "tune", train={"steps": 8, "tune": {"space": space}})
+        write_config(
+            folder, server, "tune", train={"steps": given.steps // 2, "tune": {"space": space}}
+        )
         _typed(folder, "train", "tune", "--config", "tune.yaml", "--trials", "2")
     return 0
 
@@ -100,7 +102,7 @@ def write_config(folder: Folder, server: Server, name: str, **more: Any) -> None
         evaluation={
             "verify": more.pop("verify", "contains"),
             "data": {"dataset": "capitals-test"},
-            "pass_k": 4,
+            "pass_k": 2,
             "concurrency": 8,
         },
         train={**TRAIN, **more.pop("train", {})},
