@@ -1,4 +1,4 @@
-"""Runs the tests on the real model: `python -m tests.real [ARGUMENT OF PYTEST …]`."""
+"""Runs the tests on the real model, or some of them: `python -m tests.real [FILE …] [OPTION …]`."""
 
 import os
 import subprocess
@@ -15,8 +15,9 @@ def main() -> int:
     python = install.python()
     install.model(python)
     env = os.environ | {"REAL_MODEL": "1"}
-    tests = ("-m", "pytest", "-q", "-rs", "-s", "-o", "filterwarnings=default", *SLOW, "tests/real")
-    return subprocess.run([python, *tests, *sys.argv[1:]], env=env, check=False).returncode
+    tests = ("-m", "pytest", "-q", "-rs", "-s", "-o", "filterwarnings=default", *SLOW)
+    given = sys.argv[1:] or ["tests/real"]
+    return subprocess.run([python, *tests, *given], env=env, check=False).returncode
 
 
 if __name__ == "__main__":
