@@ -103,7 +103,7 @@ def write_config(folder: Folder, server: Server, name: str, **more: Any) -> None
             "verify": more.pop("verify", "contains"),
             "data": {"dataset": "capitals-test"},
             "pass_k": 2,
-            "concurrency": 8,
+            "concurrency": 1,  # transformers answers one request at a time
         },
         train={**TRAIN, **more.pop("train", {})},
     )
