@@ -75,7 +75,7 @@ class Endpoint:
                 where = self.key_name if name == "Authorization" else f"extra_headers.{name}"
                 raise ConfigError(
                     f"{where}: contains a character that is not allowed in an HTTP header",
-                    hint="look for a line break, a quotation mark or a space copied along with it",
+                    hint="look for a line break, a quotation mark or a space copied with it",
                 )
 
     @property

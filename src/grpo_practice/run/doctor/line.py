@@ -86,7 +86,7 @@ async def diagnose_line(
         f"the server handles one request at a time: of two equal ones sent at once, one took"
         f" {first.seconds:.1f} s and the other {second.seconds:.1f} s"
     )
-    hint = "further requests only wait in its line: "
+    hint = "further requests would only queue, so lower the limit: "
     return [warning(role, text, hint + " ".join(f"--set {key}=1" for key in keys))]
 
 
