@@ -161,7 +161,7 @@ def test_1_35_an_answer_whose_thinking_took_all_tokens_is_truncated(evaluate: Ev
     assert len(seen.asked) == 5
     assert (seen.first["outcome"], seen.first["reward"]) == ("truncated", 0)
     assert "1 truncated" in seen.ran.out
-    assert "hint: raise model_settings.max_tokens" in seen.ran.out
+    assert "hint: raise agent.model.model_settings.max_tokens" in seen.ran.out
     assert messages(seen)[0] == thought("")
     assert seen.query("SELECT tokens_out, tokens_reasoning, finish FROM calls LIMIT 1") == [
         (500, 500, "length")
@@ -183,11 +183,11 @@ def test_1_37_thinking_is_kept_in_storage_and_left_out_of_the_answer(evaluate: E
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (ok(""), "5 of 5 are empty hint: raise model_settings.max_tokens"),
+        (ok(""), "5 of 5 are empty hint: raise agent.model.model_settings.max_tokens"),
         (ok({**NULL, "refusal": "I cannot help."}), "5 of 5 are refusals hint: reword the agent's"),
         (ok("24 and th", finish="content_filter"), "5 of 5 were withheld by a content filter"),
         (error(400, "no", code="context_length_exceeded"), "5 of 5 did not fit into the model's"),
-        (ok("2", finish="length"), "5 of 5 ran out of tokens hint: raise model_settings."),
+        (ok("2", finish="length"), "5 of 5 ran out of tokens hint: raise agent.model."),
     ],
 )
 def test_an_evaluation_without_any_answer_names_the_cause_and_is_exit_1(
