@@ -1,4 +1,4 @@
-"""The README's pictures are there, are small, and show the report and terminal of today."""
+"""The pictures of README and docs exist, are small, and show report and terminal of today."""
 
 import re
 from pathlib import Path
@@ -16,15 +16,16 @@ def test_the_pictures_are_made_of_the_report_as_it_is() -> None:
     assert recorded() == present(), REMEDY
 
 
-def test_the_readme_shows_each_picture_in_both_schemes_and_says_that_it_is_simulated() -> None:
-    readme = (PICTURES.parents[1] / "README.md").read_text("utf-8")
-    shown = set(re.findall(r"docs/pictures/([\w-]+\.(?:png|svg))", readme))
+def test_a_page_shows_each_picture_in_both_schemes_and_says_that_it_is_simulated() -> None:
+    pages = (PICTURES.parents[1] / "README.md", PICTURES.parent / "running.md")
+    text = "".join(page.read_text("utf-8") for page in pages)
+    shown = set(re.findall(r"\bpictures/([\w-]+\.(?:png|svg))", text))
     wanted = {f"{part}-{scheme}.png" for part in PARTS for scheme in SCHEMES}
     assert shown == wanted | {f"terminal-{scheme}.svg" for scheme in SCHEMES}
     for name in shown:
         assert (PICTURES / name).stat().st_size <= 200_000
     assert {path.name for path in PICTURES.iterdir()} == shown | {"made_of.json"}
-    for picture in re.findall(r"<picture>.*?</picture>", readme, re.DOTALL):
+    for picture in re.findall(r"<picture>.*?</picture>", text, re.DOTALL):
         assert re.search(r'alt="[^"]*[Ss]imulated', picture)
 
 
