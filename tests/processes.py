@@ -1,5 +1,6 @@
 """Processes that a test starts, and waits for however long a busy machine takes."""
 
+import socket
 import subprocess
 import sys
 import time
@@ -39,3 +40,10 @@ def until(true: Callable[[], object], process: "subprocess.Popen[Any] | None" = 
             raise AssertionError(f"exit code {process.returncode}: {process.communicate()}")
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])

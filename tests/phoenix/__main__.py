@@ -8,7 +8,6 @@
 
 import json
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
+
+from tests.processes import free_port
 
 FOLDER = Path(".phoenix").absolute()
 START_S, STORE_S = 180, 180
@@ -45,12 +46,6 @@ def installed() -> Path:
         quietly = ("install", "-q", "--disable-pip-version-check")
         subprocess.run([pip, *quietly, "arize-phoenix"], check=True)
     return command
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Servers of the real model on loopback, each a process of its own."""
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from tests.processes import free_port
 from tests.real.install import FOLDER, GGUF, WEIGHTS
 
 START_S = 600.0
@@ -29,7 +29,7 @@ class Server:
 @contextmanager
 def llama(python: Path, slots: int = 4) -> Iterator[Server]:
     """Serve the model by llama.cpp, which answers as many requests at once as it has slots."""
-    port = _port()
+    port = free_port()
     words = (str(python), "-m", "tests.real.llama", str(GGUF), str(port), str(slots))
     with _served(words, port):
         yield Server("llama.cpp", f"http://127.0.0.1:{port}/v1", "smollm2-135m-instruct")
@@ -38,17 +38,10 @@ def llama(python: Path, slots: int = 4) -> Iterator[Server]:
 @contextmanager
 def transformers(python: Path) -> Iterator[Server]:
     """Serve the weights by `transformers serve`; requests may name any folder as their model."""
-    port = _port()
+    port = free_port()
     serve = (str(python.with_name("transformers")), "serve")
     with _served((*serve, "--host", "127.0.0.1", "--port", str(port)), port):
         yield Server("transformers", f"http://127.0.0.1:{port}/v1", str(WEIGHTS))
-
-
-def _port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -6,21 +6,18 @@ clearly, and writes the advice for it. What a group shows by chance it believes,
 It never sees the verify function, and no other group.
 """
 
-import json
 import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
-
-from typing_extensions import override
 
 from grpo_practice.core.stages import Stage
 from grpo_practice.sim import teacher_prompts
 from grpo_practice.sim.request import SimRequest, read
+from tests.contract.endpoint.actions import Action, Asked, ok
+from tests.contract.endpoint.server import serving
 from tests.real.servers import Server
 
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
@@ -148,33 +145,12 @@ _STAGES: Mapping[Stage, Callable[[SimRequest], str]] = {
 @contextmanager
 def teacher() -> Iterator[Server]:
     """Serve the teacher on loopback."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        url = f"http://127.0.0.1:{server.server_port}/v1"
-        yield Server("teacher", url, "teacher-by-rule")
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(_reply) as server:
+        yield Server("teacher", server.url, "teacher-by-rule")
 
 
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        said = answer(body)
-        usage = {"prompt_tokens": len(str(body)) // 4, "completion_tokens": len(said) // 4}
-        usage["total_tokens"] = sum(usage.values())
-        choice = {"index": 0, "finish_reason": "stop"}
-        message = {"role": "assistant", "content": said}
-        reply = {"id": "rule", "object": "chat.completion", "created": 0, "model": body["model"]}
-        whole = reply | {"choices": [choice | {"message": message}], "usage": usage}
-        content = json.dumps(whole).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    @override
-    def log_message(self, *_: object) -> None:
-        """Log nothing: the requests are in the database."""
+def _reply(asked: Asked) -> Action:
+    said = answer(asked.body)
+    usage = {"prompt_tokens": len(str(asked.body)) // 4, "completion_tokens": len(said) // 4}
+    usage["total_tokens"] = sum(usage.values())
+    return ok(said, usage=usage, model=asked.body["model"])

@@ -23,6 +23,7 @@ from grpo_practice.rollout.agents.ray_cluster import ClusterSettings, _initialis
 from grpo_practice.rollout.chat_server.proxy import Guest
 from grpo_practice.run.custom_agent import _source, open_own, open_proxy, seconds_to
 from tests.contract.certificates import certificate
+from tests.processes import free_port
 from tests.rollout.agents.custom.helpers import CONTEXT, PYTHON
 from tests.rollout.chat_server.test_proxy import guest
 
@@ -45,12 +46,6 @@ async def test_runs_that_overlap_leave_the_process_as_it_was(
     await second.__aexit__(None, None, None)
     assert sys.stdout is stdout
     assert os.environ[PROXY] == "host.example"
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 CLEAR = "serving other machines needs tls_cert and tls_key, or a url with https://"
