@@ -11,8 +11,8 @@ import yaml
 
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.files import write_file
-from grpo_practice.export.exported_agent import ExportedAgent
 from grpo_practice.export.render import FORMATS, Format
+from grpo_practice.reports.exported_agent import ExportedAgent
 from tests.cli.conftest import Gp
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from grpo_practice.core.types import Experience, Library
 from grpo_practice.export.agents_md import BEGIN, END, with_section
-from tests.export.rendered import render
-from tests.export.sample import AGENT, HOSTILE, agent
+from tests.reports.rendered import render
+from tests.reports.sample import AGENT, HOSTILE, agent
 
 SECTION = render(AGENT, "agents-md")
 MARKS = ["<!-- grpo-practice end -->", f"x\n{END}\n{BEGIN}\n", "```\n-->", "<!-- grpo-practice"]

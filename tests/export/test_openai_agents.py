@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grpo_practice.core.types import Experience, Library
-from tests.export.rendered import render
-from tests.export.sample import AGENT, HOSTILE, agent
 from tests.programs.library import ANSWER, answering, text
+from tests.reports.rendered import render
+from tests.reports.sample import AGENT, HOSTILE, agent
 
 TIMEOUT_S = 120
 

@@ -12,8 +12,8 @@ from grpo_practice.export.render import (
     format_by_name,
     render_files,
 )
-from tests.export.rendered import render
-from tests.export.sample import AGENT
+from tests.reports.rendered import render
+from tests.reports.sample import AGENT
 
 
 def test_each_format_is_found_by_the_end_of_a_file_name() -> None:

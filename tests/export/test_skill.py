@@ -9,10 +9,10 @@ from markdown_it import MarkdownIt
 
 from grpo_practice.core.text import visible
 from grpo_practice.core.types import Experience, Library
-from grpo_practice.export.exported_agent import ExportedAgent
 from grpo_practice.export.render import render_files
 from grpo_practice.export.skill import DESCRIPTION_CHARS, NAME, NAME_CHARS
-from tests.export.sample import AGENT, HOSTILE, agent
+from grpo_practice.reports.exported_agent import ExportedAgent
+from tests.reports.sample import AGENT, HOSTILE, agent
 
 
 def read(exported: ExportedAgent) -> tuple[dict[str, object], str, str]:

@@ -8,7 +8,7 @@ import pytest
 from grpo_practice.core.calls import Message, Turn, one_conversation
 from grpo_practice.core.prompts.system import system_prompt
 from grpo_practice.export.trl_rows import Attempt, dpo_rows, plain_messages, without_library
-from tests.export.sample import LIBRARY
+from tests.reports.sample import LIBRARY
 
 BARE = "Solve it."
 FULL = system_prompt(BARE, LIBRARY)

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 from grpo_practice.core.types import Library
-from tests.export.rendered import render
-from tests.export.sample import AGENT, LIBRARY, agent
+from tests.reports.rendered import render
+from tests.reports.sample import AGENT, LIBRARY, agent
 
 REQUIRES = ("hydra-core>=1.3,<2",)
 

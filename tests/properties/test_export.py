@@ -13,12 +13,12 @@ from grpo_practice.config import AgentConfig, load_eval
 from grpo_practice.core.prompts.system import system_prompt
 from grpo_practice.core.text import visible
 from grpo_practice.core.types import Experience, Library
-from grpo_practice.export.documents import CHANGED
-from tests.export.rendered import render
-from tests.export.sample import agent
-from tests.export.test_yaml import resolved
+from grpo_practice.reports.agent_documents import CHANGED
 from tests.properties.test_config import FREE, NAMES
 from tests.properties.texts import HARD, TEXTS
+from tests.reports.rendered import render
+from tests.reports.sample import agent
+from tests.reports.test_agent_yaml import resolved
 
 MARKS = st.sampled_from(["```", "# System", "---", "~~~", "<b>", "[x](y)", *HARD])
 LINES = st.lists(MARKS | TEXTS, min_size=1, max_size=4).map(

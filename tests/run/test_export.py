@@ -14,12 +14,12 @@ from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.prompts.system import system_prompt
 from grpo_practice.core.types import Experience, Library
-from grpo_practice.export import agent_export
+from grpo_practice.run import agent_export
 from grpo_practice.store import Store
 from grpo_practice.store.run_names import eval_name, library_variant
 from tests.config.files import agent_in
-from tests.export.rendered import export_agent, render
-from tests.export.sample import AGENT
+from tests.reports.rendered import export_agent, render
+from tests.reports.sample import AGENT
 from tests.run.project import Project
 from tests.run.recorded import INSTRUCTIONS, Recorded
 

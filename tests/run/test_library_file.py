@@ -14,7 +14,7 @@ from grpo_practice.practice.replies import EXPERIENCE_CHARS
 from grpo_practice.run.forecast import remaining_calls
 from grpo_practice.run.library_file import MOST, read_library
 from grpo_practice.store import Store
-from tests.export.rendered import export_agent
+from tests.reports.rendered import export_agent
 from tests.run.project import Project, finished
 
 TWO = [(1, "Check: Add again."), (2, "Units: Keep them.")]

@@ -23,7 +23,7 @@ from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import export_rows, runs
 from grpo_practice.store.queries.rollout_list import FIRST, Place
 from grpo_practice.store.records import RunRow
-from tests.export.sample import HOSTILE
+from tests.reports.sample import HOSTILE
 from tests.run.project import Project, restarted
 
 

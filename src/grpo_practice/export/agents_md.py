@@ -9,7 +9,7 @@ from grpo_practice.core.files import plain_file, replace_file
 from grpo_practice.core.foreign_text import fenced_experiences, no_markup
 from grpo_practice.core.prompts.system import HEADING
 from grpo_practice.core.redact import redactor
-from grpo_practice.export.exported_agent import ExportedAgent
+from grpo_practice.reports.exported_agent import ExportedAgent
 
 _MARK = "<!-- grpo-practice"
 BEGIN = f"{_MARK} begin: the next export replaces all from here to the end mark -->"

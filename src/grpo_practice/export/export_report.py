@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from grpo_practice.export.exported_agent import ExportedAgent, Measured
 from grpo_practice.export.render import FORMATS, Files, format_by_name, one_text
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.before_after import BeforeAfter, When
+from grpo_practice.reports.exported_agent import ExportedAgent, Measured
 
 
 @dataclass(frozen=True, slots=True, repr=False)

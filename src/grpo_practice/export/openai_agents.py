@@ -6,7 +6,7 @@ from typing import Any
 
 from grpo_practice.core.calls import ApiName
 from grpo_practice.core.foreign_text import one_line
-from grpo_practice.export.exported_agent import ExportedAgent
+from grpo_practice.reports.exported_agent import ExportedAgent
 
 KEY = "AGENT_API_KEY"
 """Environment variable with the API key for an address that is written in the file.

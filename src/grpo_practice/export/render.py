@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from grpo_practice.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from grpo_practice.export.exported_agent import ExportedAgent
+    from grpo_practice.reports.exported_agent import ExportedAgent
 
 Files = Mapping[str, str]
 """Relative path → text; the file of a single-file format has the path `""`."""
@@ -31,19 +31,19 @@ class Format:
 
 
 def _yaml(agent: "ExportedAgent") -> Files:
-    from grpo_practice.export.documents import to_yaml
+    from grpo_practice.reports.agent_documents import to_yaml
 
     return {"": to_yaml(agent)}
 
 
 def _markdown(agent: "ExportedAgent") -> Files:
-    from grpo_practice.export.documents import to_markdown
+    from grpo_practice.reports.agent_documents import to_markdown
 
     return {"": to_markdown(agent)}
 
 
 def _json(agent: "ExportedAgent") -> Files:
-    from grpo_practice.export.documents import to_json
+    from grpo_practice.reports.agent_documents import to_json
 
     return {"": to_json(agent)}
 

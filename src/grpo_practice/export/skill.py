@@ -12,7 +12,7 @@ from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.foreign_text import fenced, fenced_experiences, no_markup
 from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.text import brief, count
-from grpo_practice.export.exported_agent import ExportedAgent
+from grpo_practice.reports.exported_agent import ExportedAgent
 
 NAME = re.compile("[a-z0-9]+(?:-[a-z0-9]+)*")
 NAME_CHARS = 64

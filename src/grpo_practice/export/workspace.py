@@ -41,11 +41,11 @@ class Exports(Core):
             ConfigError: The library does not exist, or the file cannot be written.
         """
         from grpo_practice.core.files import write_files
-        from grpo_practice.export.agent_export import call_of_program, exported, remember_export
         from grpo_practice.export.agents_md import write_section
         from grpo_practice.export.export_report import Exported
         from grpo_practice.export.render import FORMATS, format_by_name, render_files
         from grpo_practice.reports.before_after import before_after
+        from grpo_practice.run.agent_export import call_of_program, exported, remember_export
         from grpo_practice.run.library_refs import library_of
 
         format = format or format_by_name(str(output or ""))

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from grpo_practice.config import AgentConfig
 from grpo_practice.core.redact import Redactor, redactor
 from grpo_practice.core.types import Experience, Library
-from grpo_practice.export.exported_agent import ExportedAgent, Provenance
+from grpo_practice.reports.exported_agent import ExportedAgent, Provenance
 from tests.config.files import agent_in
-from tests.export.rendered import render
-from tests.export.sample import AGENT, HOSTILE, LIBRARY, agent
+from tests.reports.rendered import render
+from tests.reports.sample import AGENT, HOSTILE, LIBRARY, agent
 
 ENV = {"UTU_LLM_BASE_URL": "http://h/v1", "UTU_LLM_API_KEY": "key", "HOME": "/root"}
 

@@ -5,8 +5,8 @@ import json
 from hypothesis import given
 
 from grpo_practice.core.prompts.system import library_sha
-from tests.export.rendered import render
-from tests.export.sample import AGENT, HOSTILE, LIBRARY, agent
+from tests.reports.rendered import render
+from tests.reports.sample import AGENT, HOSTILE, LIBRARY, agent
 
 
 def test_the_document_has_all_there_is_to_know() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from grpo_practice.core.stats import Question, score
 from grpo_practice.core.types import Experience, Library
-from grpo_practice.export.exported_agent import ExportedAgent, Measured, Provenance
+from grpo_practice.reports.exported_agent import ExportedAgent, Measured, Provenance
 
 LIBRARY = Library(
     (

@@ -7,9 +7,9 @@ from markdown_it.token import Token
 
 from grpo_practice.core.text import visible
 from grpo_practice.core.types import Experience, Library
-from grpo_practice.export.exported_agent import ExportedAgent
-from tests.export.rendered import render
-from tests.export.sample import AGENT, HOSTILE, agent
+from grpo_practice.reports.exported_agent import ExportedAgent
+from tests.reports.rendered import render
+from tests.reports.sample import AGENT, HOSTILE, agent
 
 
 def parsed(exported: ExportedAgent) -> list[Token]:

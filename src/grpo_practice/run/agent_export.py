@@ -15,8 +15,8 @@ from grpo_practice.config.trust.word import stored_digest, user_trust
 from grpo_practice.core.calls import API_NAMES, ApiName
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.prompts.system import system_prompt
-from grpo_practice.export.exported_agent import ExportedAgent, Measured, Provenance
 from grpo_practice.reports.before_after import BeforeAfter
+from grpo_practice.reports.exported_agent import ExportedAgent, Measured, Provenance
 from grpo_practice.reports.known_scores import KnownScore
 from grpo_practice.run.agent_file import endpoint_written, model_as_written, without_secrets
 from grpo_practice.run.library_refs import LibraryRef

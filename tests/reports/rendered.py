@@ -1,9 +1,9 @@
 """An exported agent as the text of one file."""
 
-from grpo_practice.export.agent_export import exported
-from grpo_practice.export.exported_agent import ExportedAgent
 from grpo_practice.export.render import one_text, render_files
 from grpo_practice.reports.before_after import before_after
+from grpo_practice.reports.exported_agent import ExportedAgent
+from grpo_practice.run.agent_export import exported
 from grpo_practice.run.library_refs import library_of
 from grpo_practice.store import Store
 

@@ -8,7 +8,7 @@ from grpo_practice.config.yaml_document import to_document
 from grpo_practice.core.foreign_text import fenced, no_markup, one_line, respell
 from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.text import visible
-from grpo_practice.export.exported_agent import ExportedAgent, Measured
+from grpo_practice.reports.exported_agent import ExportedAgent, Measured
 
 
 def to_json(agent: ExportedAgent) -> str:
