@@ -22,6 +22,7 @@ from grpo_practice.cli import (
     edit_commands,
     evaluate,
     experiences,
+    export_agent,
     init,
     practice,
     rollouts,
@@ -77,8 +78,7 @@ app.command("practice", short_help="Let an agent learn by comparing its attempts
     practice.practice
 )
 app.command("train", short_help="Train weights on the same questions and scores.")(train.train)
-app.command("export-agent")(export.export_agent)
-export.WRITERS_OF_WEIGHTS.append(train.export_weights)
+app.command("export-agent")(export_agent.export_agent)
 app.command("export-data")(export.export_data)
 app.command("report", short_help="Write a page about runs: scores, gains and reasons.")(view.report)
 app.command("serve", short_help="Serve an agent as an endpoint for any program.")(serve.serve)

@@ -11,7 +11,7 @@ import yaml
 
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.files import write_file
-from grpo_practice.export.render import FORMATS, Format
+from grpo_practice.reports.agent_formats import FORMATS, Format
 from grpo_practice.reports.exported_agent import ExportedAgent
 from tests.cli.conftest import Gp
 

@@ -6,11 +6,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from grpo_practice.core.types import Experience, Library
-from grpo_practice.export.agents_md import BEGIN, END, with_section
-from tests.reports.rendered import render
+from grpo_practice.export.agents_md import BEGIN, END, to_section, with_section
 from tests.reports.sample import AGENT, HOSTILE, agent
 
-SECTION = render(AGENT, "agents-md")
+SECTION = to_section(AGENT)
 MARKS = ["<!-- grpo-practice end -->", f"x\n{END}\n{BEGIN}\n", "```\n-->", "<!-- grpo-practice"]
 
 
@@ -26,7 +25,7 @@ def test_all_else_stays_byte_for_byte_and_no_text_is_a_mark(
 ) -> None:
     assume("<!-- grpo-practice" not in before + after)
     library = Library(tuple(Experience(n, t) for n, t in enumerate(learnt, 1)), 9, 1)
-    hostile = render(agent(name=MARKS[1], library=library), "agents-md")
+    hostile = to_section(agent(name=MARKS[1], library=library))
     first = with_section(before, hostile)
     assert first.startswith(before)
     around = f"{first}{after}"
@@ -39,4 +38,4 @@ def test_all_else_stays_byte_for_byte_and_no_text_is_a_mark(
 
 
 def test_a_library_without_experiences_says_so() -> None:
-    assert "None yet." in render(replace(AGENT, library=Library(id=1)), "agents-md")
+    assert "None yet." in to_section(replace(AGENT, library=Library(id=1)))

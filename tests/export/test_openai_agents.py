@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grpo_practice.core.types import Experience, Library
+from grpo_practice.export.openai_agents import to_python
 from tests.programs.library import ANSWER, answering, text
-from tests.reports.rendered import render
 from tests.reports.sample import AGENT, HOSTILE, agent
 
 TIMEOUT_S = 120
@@ -38,7 +38,7 @@ def values(source: str) -> tuple[str, ast.Call]:
 def test_no_text_becomes_code(name: str, instructions: str, learnt: list[str]) -> None:
     library = Library(tuple(Experience(n, t) for n, t in enumerate(learnt, 1)), 9, 1)
     exported = agent(name=name, model=name, instructions=instructions, library=library)
-    source = render(exported, "openai-agents")
+    source = to_python(exported)
     said, made = values(source)
     assert said == exported.system_prompt
     given_ = {word.arg: word.value for word in made.keywords}
@@ -98,9 +98,9 @@ SETTINGS = {
 def test_files_run_with_the_sdk_and_send_what_was_measured(tmp_path: Path) -> None:
     with answering(text) as (url, bodies), answering(text) as (other, others):
         shipped = agent(model_settings=SETTINGS, endpoint={"base_url": url}, toolkits={"s": {}})
-        source = render(shipped, "openai-agents")
-        here = render(agent(model_settings={}, endpoint={"base_url": url}), "openai-agents")
-        nowhere = render(agent(model_settings={}), "openai-agents")
+        source = to_python(shipped)
+        here = to_python(agent(model_settings={}, endpoint={"base_url": url}))
+        nowhere = to_python(agent(model_settings={}))
         keys = {"AGENT_API_KEY": "k", "OPENAI_API_KEY": "other"}
         environment = {"OPENAI_BASE_URL": other, "OPENAI_API_KEY": "k"}
         printed = ran(
@@ -128,7 +128,7 @@ def test_files_run_with_the_sdk_and_send_what_was_measured(tmp_path: Path) -> No
 def test_no_file_takes_a_key_of_yours_to_an_address_of_its_own(key: dict[str, str]) -> None:
     """A database of others names any variable and any host; running the file asks nobody."""
     endpoint = {"base_url": "https://llm.example/v1", **key}
-    source = render(agent(endpoint=endpoint), "openai-agents")
+    source = to_python(agent(endpoint=endpoint))
     read = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
     assert [node.attr for node in read if node.attr in ("environ", "getenv")] == ["environ"]
     assert 'os.environ.get("AGENT_API_KEY", "none")' in source

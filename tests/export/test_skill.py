@@ -9,15 +9,14 @@ from markdown_it import MarkdownIt
 
 from grpo_practice.core.text import visible
 from grpo_practice.core.types import Experience, Library
-from grpo_practice.export.render import render_files
-from grpo_practice.export.skill import DESCRIPTION_CHARS, NAME, NAME_CHARS
+from grpo_practice.export.skill import DESCRIPTION_CHARS, NAME, NAME_CHARS, to_skill
 from grpo_practice.reports.exported_agent import ExportedAgent
 from tests.reports.sample import AGENT, HOSTILE, agent
 
 
 def read(exported: ExportedAgent) -> tuple[dict[str, object], str, str]:
     """Front matter, body and reference, as a reader of skills divides them."""
-    files = render_files(exported, "skill")
+    files = to_skill(exported)
     assert set(files) == {"SKILL.md", "references/experiences.md"}
     # The published validator ends the front matter at three hyphens, wherever they stand.
     start, head, body = files["SKILL.md"].split("---", 2)

@@ -1,6 +1,6 @@
 """An exported agent as the text of one file."""
 
-from grpo_practice.export.render import one_text, render_files
+from grpo_practice.reports.agent_formats import one_text, render_files
 from grpo_practice.reports.before_after import before_after
 from grpo_practice.reports.exported_agent import ExportedAgent
 from grpo_practice.run.agent_export import exported

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.api.workspace import Workspace as Core
 from grpo_practice.config import load_eval
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.run.weights import weights_sha
+from tests.contract.command import typed
 from tests.train.fake_trainer import FakeTrainer, TrainProject
 
 
@@ -99,3 +101,25 @@ def test_a_run_of_another_kind_has_no_weights(project: TrainProject, tmp_path: P
     (name,) = project.query("SELECT run_id FROM runs WHERE kind = 'eval' LIMIT 1")[0]
     with pytest.raises(ConfigError, match="is a run of kind eval, which trains no weights"):
         project.workspace.export_trained(name, output=tmp_path / "out")
+
+
+def test_the_command_shows_the_weights_and_the_next_command(
+    project: TrainProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.folder)
+    words = ("export-agent", "--run", "toy/train", "--db", str(project.db))
+    ran = typed(*words)
+    assert (ran.code, ran.err) == (0, "")
+    title, weights, *_, last = ran.out.splitlines()
+    assert (title, weights.split()[0]) == ("toy/train after step 5", "weights")
+    assert last.startswith("next: grpo-practice eval --db ")
+    assert last.endswith(" --agent toy-trained/agent.yaml")
+    refused = typed(*words, "--format", "json")
+    assert (refused.code, "toy/train is exported as a folder" in refused.err) == (2, True)
+    document = typed(*words, "--force", "--json").document
+    assert document["schema"] == "grpo-practice.trained-export/1"
+
+
+def test_a_program_without_this_slice_says_so(project: TrainProject) -> None:
+    with pytest.raises(ConfigError, match="trained weights need `train`"):
+        Core(project.db).export_trained("toy/train")

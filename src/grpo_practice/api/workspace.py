@@ -1,18 +1,23 @@
 """The public Python API: a database of runs, datasets and experiences, and its operations."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from grpo_practice.api.played_runs import PlayedRuns
 from grpo_practice.api.stored_runs import RolloutOptions as RolloutOptions
 from grpo_practice.api.stored_runs import StoredRuns
+from grpo_practice.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from grpo_practice.config import Environment as Environment
     from grpo_practice.config.input import ConfigInput
     from grpo_practice.core.events import Emit
     from grpo_practice.core.types import Sample
+    from grpo_practice.reports.export_report import Exported
+    from grpo_practice.reports.training import TrainedExport
     from grpo_practice.run.any_config import ConfigReport as ConfigReport
     from grpo_practice.run.datasets import Datasets
     from grpo_practice.run.doctor.doctor import Diagnosis as Diagnosis
@@ -81,6 +86,66 @@ class Workspace(StoredRuns, PlayedRuns):
         unmade = file is not None and not self.path.exists()
         open_store = None if unmade else self._store
         return config_report(load_config(config, sets, known(env), open_store, agent=file))
+
+    def export(
+        self,
+        run: str | None = None,
+        step: str | int = "last",
+        *,
+        format: str | None = None,
+        output: str | Path | None = None,
+        force: bool = False,
+    ) -> "Exported":
+        """Return the agent with its learnt experiences; if `output` is given, write it there.
+
+        Args:
+            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None selects the latest practice run.
+            step: `last`, `best`, or the number of a closed step.
+            format: Export format; None chooses it by the name of the file.
+            output: File or folder to write.
+            force: Whether to replace an existing file. A format that is one section of a file does
+                not need it: all other text of the file is kept.
+
+        Raises:
+            ConfigError: The library does not exist, or the file cannot be written.
+        """
+        from grpo_practice.core.files import write_files
+        from grpo_practice.reports.agent_formats import FORMATS, format_by_name, render_files
+        from grpo_practice.reports.before_after import before_after
+        from grpo_practice.reports.export_report import Exported
+        from grpo_practice.run.agent_export import call_of_program, exported, remember_export
+        from grpo_practice.run.library_refs import library_of
+
+        format = format or format_by_name(str(output or ""))
+        path = None if output is None else Path(output)
+        with self._store() as store:
+            found = library_of(store, run, str(step))
+            scores = before_after(store, found.branch, found.run, found.library)
+            agent = exported(store, found, scores)
+            agent = replace(agent, place="" if path is None else path.absolute().name)
+            # Render before writing, so that an error leaves an existing file as it is.
+            files = render_files(agent, format)
+            if FORMATS[format].loadable:
+                remember_export(store, found, files[""])
+        if path is not None and (put := FORMATS[format].put):
+            put(path, files[""])
+        elif path is not None:
+            write_files(path, files, force=force)
+        call = call_of_program(agent, repr(self))
+        named = f" --run {quote(run or found.run)}" + (f" --step {step}" if step != "last" else "")
+        return Exported(agent, files, format, path, call, scores, named)
+
+    def export_trained(
+        self,
+        run: str,
+        step: str | int = "last",
+        *,
+        output: str | Path | None = None,
+        whole: bool = False,
+        force: bool = False,
+    ) -> "TrainedExport":
+        """Raise ConfigError: the slice that trains weights writes them, too."""
+        raise ConfigError("trained weights need `train`, which this program does not have")
 
     def doctor(
         self,

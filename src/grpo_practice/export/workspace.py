@@ -1,71 +1,20 @@
-"""The methods of `Workspace` that write agents and rows for other programs."""
+"""The methods of `Workspace` that write rollouts for other programs."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Unpack
 
 from grpo_practice.api.workspace import Workspace as Core
 
 if TYPE_CHECKING:
-    from grpo_practice.export.export_report import Exported, ExportedData, ExportedRows
+    from grpo_practice.export.reports import ExportedData, ExportedRows
     from grpo_practice.export.rows import RowFormat
     from grpo_practice.export.training_data import DataOptions
     from grpo_practice.export.trl_rows import DataFormat
 
 
 class Exports(Core):
-    """Agents with their learnt experiences, and rollouts, as files for other programs."""
-
-    def export(
-        self,
-        run: str | None = None,
-        step: str | int = "last",
-        *,
-        format: str | None = None,
-        output: str | Path | None = None,
-        force: bool = False,
-    ) -> "Exported":
-        """Return the agent with its learnt experiences; if `output` is given, write it there.
-
-        Args:
-            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None selects the latest practice run.
-            step: `last`, `best`, or the number of a closed step.
-            format: Export format; None chooses it by the name of the file.
-            output: File or folder to write.
-            force: Whether to replace an existing file. An `AGENTS.md` does not need it: only the
-                section written by this program is replaced.
-
-        Raises:
-            ConfigError: The library does not exist, or the file cannot be written.
-        """
-        from grpo_practice.core.files import write_files
-        from grpo_practice.export.agents_md import write_section
-        from grpo_practice.export.export_report import Exported
-        from grpo_practice.export.render import FORMATS, format_by_name, render_files
-        from grpo_practice.reports.before_after import before_after
-        from grpo_practice.run.agent_export import call_of_program, exported, remember_export
-        from grpo_practice.run.library_refs import library_of
-
-        format = format or format_by_name(str(output or ""))
-        path = None if output is None else Path(output)
-        with self._store() as store:
-            found = library_of(store, run, str(step))
-            scores = before_after(store, found.branch, found.run, found.library)
-            agent = exported(store, found, scores)
-            agent = replace(agent, place="" if path is None else path.absolute().name)
-            # Render before writing, so that an error leaves an existing file as it is.
-            files = render_files(agent, format)
-            if FORMATS[format].loadable:
-                remember_export(store, found, files[""])
-        if path is not None and FORMATS[format].section:
-            write_section(path, files[""])
-        elif path is not None:
-            write_files(path, files, force=force)
-        call = call_of_program(agent, repr(self))
-        named = f" --run {quote(run or found.run)}" + (f" --step {step}" if step != "last" else "")
-        return Exported(agent, files, format, path, call, scores, named)
+    """Rollouts as files for other programs."""
 
     def export_rows(
         self,
@@ -89,7 +38,7 @@ class Exports(Core):
                 file already exists or cannot be written.
         """
         from grpo_practice.core.files import write_lines
-        from grpo_practice.export.export_report import ExportedRows
+        from grpo_practice.export.reports import ExportedRows
         from grpo_practice.export.rows import Counted, format_of_rows, row_lines
 
         target = Path(path)
@@ -138,7 +87,7 @@ class Exports(Core):
             ConfigError: As for `training_rows`; or the file already exists or cannot be written.
         """
         from grpo_practice.core.files import write_lines
-        from grpo_practice.export.export_report import ExportedData
+        from grpo_practice.export.reports import ExportedData
         from grpo_practice.export.rows import Counted, json_line
         from grpo_practice.export.training_data import training_data
 

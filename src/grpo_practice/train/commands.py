@@ -1,7 +1,6 @@
 """`train`: train weights with the questions and the verify function of practice."""
 
 from dataclasses import replace
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,21 +11,17 @@ from grpo_practice.cli.options import (
     JsonOption,
     TrustHostOption,
     TrustOption,
-    on_database,
     trusting,
     workspace,
 )
 from grpo_practice.cli.request_options import takes_request
 from grpo_practice.cli.terminal.formatting import print_json, reward, say, say_next, say_restarted
-from grpo_practice.cli.terminal.tables import facts, table
+from grpo_practice.cli.terminal.tables import show_summary, table
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.run.requests.base import keywords
 from grpo_practice.train.requests import TrainRequest, TuneRequest
 
 if TYPE_CHECKING:
-    from grpo_practice import Workspace
-    from grpo_practice.reports.training import TrainingForecast, TrainReport
-    from grpo_practice.train.export import TrainedExport
     from grpo_practice.train.tune_report import TuneReport
 
 
@@ -71,12 +66,12 @@ def train(
     if searches:
         print_json(found.document()) if json else _show_tuning(found)
     elif dry_run:
-        print_json(needed.document()) if json else _show(needed)
+        print_json(needed.document()) if json else show_summary(needed)
     elif report is not None:
         if json:
             print_json(report.document())
             return
-        _show(report)
+        show_summary(report)
         say_next(f"grpo-practice runs show {quote(report.run)}")
         say_restarted(request.restart_step)
 
@@ -114,28 +109,6 @@ def _searches(
     return bool(given)
 
 
-def export_weights(
-    ws: "Workspace",
-    run: str,
-    step: str,
-    output: Path | None,
-    *,
-    whole: bool,
-    force: bool,
-    json: bool,
-) -> None:
-    """Write the weights of a training run, and print the written paths; see `export_agent`."""
-    exported = ws.export_trained(run, step, output=output, whole=whole, force=force)
-    if json:
-        print_json(exported.document())
-        return
-    _show(exported)
-    if exported.library:
-        library = f"--library {quote(exported.library)}"
-        say(f"to add the library practised on top: {on_database(exported.next_command)} {library}")
-    say_next(exported.next_command)
-
-
 def _show_tuning(report: "TuneReport") -> None:
     """Print a row for each trial, then the best trial with its scores and their meaning."""
     from grpo_practice.train.tune_report import setting_text
@@ -158,13 +131,7 @@ def _show_tuning(report: "TuneReport") -> None:
         ],
         right=["steps", "selection"],
     )
-    _show(report)
+    show_summary(report)
     if report.best is not None:
         say(report.note)
         say_next(f"grpo-practice export-agent --run {quote(report.best.run)}")
-
-
-def _show(report: "TrainReport | TrainingForecast | TrainedExport | TuneReport") -> None:
-    (title,), *rows = report.summary()
-    say(title, style="bold")
-    facts([(row[0], row[1]) for row in rows])

@@ -2,16 +2,12 @@
 
 import json
 import os
-import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Any, ClassVar
-
-from typing_extensions import override
+from typing import Any
 
 from grpo_practice import __version__
 from grpo_practice.config.reading.interpolate import escaped
@@ -20,7 +16,7 @@ from grpo_practice.config.yaml_document import to_document
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.files import plain_file
 from grpo_practice.core.foreign_text import one_line
-from grpo_practice.reports.base import Report
+from grpo_practice.reports.training import TrainedExport
 from grpo_practice.run.agent_file import endpoint_written, model_as_written, without_secrets
 from grpo_practice.run.weights import (
     ABOUT,
@@ -37,49 +33,6 @@ from grpo_practice.store.queries import references, runs
 from grpo_practice.train.checkpoints import TrainedWeights, trained_weights
 from grpo_practice.train.checks import check_installed
 from grpo_practice.train.loading import keep_quiet, load_tokenizer
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class TrainedExport(Report):
-    """Trained weights exported as a folder, with a file that describes the agent."""
-
-    schema: ClassVar = "grpo-practice.trained-export/1"
-
-    run: str
-    step: int
-    sha256: str
-    """Hash of the checkpoint's weights, in hex."""
-    path: Path
-    """Folder that was written."""
-    agent: Path
-    """Agent file, for `eval --agent`."""
-    weights: Path
-    """Folder of the adapter, or of the whole model."""
-    bytes: int
-    """Size of the weights' folder."""
-    model: str
-    """Model name that the agent requests from the endpoint."""
-    serve: str
-    """Command that serves the weights."""
-    library: str | None = None
-    """Practice run of the same experiment; its library may be added to the prompt."""
-
-    @property
-    @override
-    def next_command(self) -> str:
-        """Command that evaluates the agent once an endpoint serves the weights."""
-        return f"grpo-practice eval --agent {shlex.quote(str(self.agent))}"
-
-    @override
-    def summary(self) -> Sequence[Sequence[str]]:
-        """Return the origin, path and size of the weights, and the command that serves them."""
-        return [
-            (f"{self.run} after step {self.step}",),
-            ("weights", f"{self.weights} ({self.bytes:,} bytes)"),
-            ("agent", str(self.agent)),
-            ("serve", self.serve),
-        ]
-
 
 _ASIDE = ".making"
 _INSTRUCTIONS = "evaluation.agent.agent.instructions"

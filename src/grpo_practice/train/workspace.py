@@ -10,9 +10,8 @@ from grpo_practice.api.workspace import Workspace as Core
 from grpo_practice.train.requests import TrainRequest, TuneRequest
 
 if TYPE_CHECKING:
-    from grpo_practice.reports.training import TrainingForecast, TrainReport
+    from grpo_practice.reports.training import TrainedExport, TrainingForecast, TrainReport
     from grpo_practice.run.doctor.doctor import SliceCheck
-    from grpo_practice.train.export import TrainedExport
     from grpo_practice.train.tune_report import TuneReport
 
 
@@ -64,6 +63,7 @@ class Training(Core):
         with self._job(request, prepare_train, foresee=True) as job:
             return self._wait(job.session, forecast_of(job))
 
+    @override
     def export_trained(
         self,
         run: str,

@@ -12,6 +12,8 @@ from grpo_practice.core.text import visible
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from grpo_practice.reports.base import Shown
+
 GAP = 2
 """Spaces between columns."""
 PIPED = 120
@@ -32,6 +34,13 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
         if text:
             grid.add_row(f"  {label}", visible(text))
     _print(grid)
+
+
+def show_summary(report: "Shown") -> None:
+    """Print the rows that a report has for notebooks: the title, then labels and texts."""
+    (title,), *rows = report.summary()
+    say(title, style="bold")
+    facts((row[0], row[1]) for row in rows)
 
 
 def beside(label: str, width: int, text: str, *, style: str | None = None) -> None:

@@ -1,11 +1,9 @@
 """One table says which formats there are; a format may be a folder."""
 
-from pathlib import Path
-
 import pytest
 
 from grpo_practice.core.errors import ConfigError
-from grpo_practice.export.render import (
+from grpo_practice.reports.agent_formats import (
     DEFAULT,
     FORMATS,
     Format,
@@ -27,12 +25,6 @@ def test_the_same_agent_gives_the_same_files_and_every_path_stays_in_the_folder(
         files = render_files(AGENT, name)
         assert files == render_files(AGENT, name)
         assert not [path for path in files if path.startswith("/") or ".." in path.split("/")]
-
-
-def test_the_readme_names_each_format() -> None:
-    readme = " ".join((Path(__file__).parents[2] / "README.md").read_text("utf-8").split())
-    named = {name for name in FORMATS if f"`--format {name}`" in readme}
-    assert named | {DEFAULT} == set(FORMATS)
 
 
 def test_a_folder_is_no_text_and_an_unknown_format_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

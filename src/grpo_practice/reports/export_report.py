@@ -1,14 +1,14 @@
 """Report on an exported agent: its text, its origin, and its scores."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from typing_extensions import override
 
-from grpo_practice.export.render import FORMATS, Files, format_by_name, one_text
+from grpo_practice.reports.agent_formats import FORMATS, Files, format_by_name, one_text
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.before_after import BeforeAfter, When
 from grpo_practice.reports.exported_agent import ExportedAgent, Measured
@@ -85,33 +85,3 @@ class Exported(Report):
         """Return sentences about origin and scores."""
         written = f" in {self.path}" if self.path else ""
         return [(f"{self.agent.name}{written}",), *((fact,) for fact in self.agent.facts)]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ExportedRows(Report):
-    """Rollouts of a run, one per row of a file."""
-
-    schema: ClassVar = "grpo-practice.exported-rows/1"
-
-    run: str
-    """Reference to the run, as typed."""
-    format: str
-    path: Path
-    rows: int
-
-    @property
-    @override
-    def next_command(self) -> str:
-        """Command that lists these rollouts."""
-        return f"grpo-practice rollouts list {shlex.quote(self.run)}"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ExportedData(ExportedRows):
-    """Rollouts of a run exported as training data."""
-
-    schema: ClassVar = "grpo-practice.training-data/1"
-
-    left_out: Mapping[str, int]
-    """Reason → number of rollouts left out of the file for that reason."""
-    simulated: bool

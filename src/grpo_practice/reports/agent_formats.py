@@ -1,10 +1,11 @@
-"""The export formats, each defined by its entry in `FORMATS`.
+"""The export formats, each defined by its entry in `FORMATS`; a slice may add some.
 
-Writers are imported on use, because the command line reads this table for its help.
+Renderers are imported on use, because the command line reads this table for its help.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_practice.core.errors import ConfigError
@@ -24,10 +25,10 @@ class Format:
     """Function that renders the agent; equal agents give equal texts."""
     suffix: str = ""
     """Suffix of paths that select this format; "" for a folder."""
-    section: bool = False
-    """Whether the output is a section of a file with other text."""
     loadable: bool = False
     """Whether `eval --agent` can read the output."""
+    put: Callable[[Path, str], None] | None = None
+    """Function that puts the text into a file with other text; None replaces the whole file."""
 
 
 def _yaml(agent: "ExportedAgent") -> Files:
@@ -48,30 +49,8 @@ def _json(agent: "ExportedAgent") -> Files:
     return {"": to_json(agent)}
 
 
-def _skill(agent: "ExportedAgent") -> Files:
-    from grpo_practice.export.skill import to_skill
-
-    return to_skill(agent)
-
-
-def _agents_md(agent: "ExportedAgent") -> Files:
-    from grpo_practice.export.agents_md import to_section
-
-    return {"": to_section(agent)}
-
-
-def _openai_agents(agent: "ExportedAgent") -> Files:
-    from grpo_practice.export.openai_agents import to_python
-
-    return {"": to_python(agent)}
-
-
 FORMATS: dict[str, Format] = {
     "yaml": Format(_yaml, ".yaml", loadable=True),
-    "skill": Format(_skill),
-    # Before `md`, whose suffix also matches.
-    "agents-md": Format(_agents_md, "/agents.md", section=True),
-    "openai-agents": Format(_openai_agents, ".py"),
     "md": Format(_markdown, ".md"),
     "json": Format(_json, ".json"),
 }
@@ -81,8 +60,8 @@ DEFAULT = "yaml"
 def format_by_name(path: str) -> str:
     """Return the format selected by the suffix of a path, or else the default."""
     path = f"/{path.lower()}"
-    known = (name for name, f in FORMATS.items() if f.suffix and path.endswith(f.suffix))
-    return next(known, DEFAULT)
+    known = {f.suffix: name for name, f in FORMATS.items() if f.suffix and path.endswith(f.suffix)}
+    return known[max(known, key=len)] if known else DEFAULT
 
 
 def render_files(agent: "ExportedAgent", format: str) -> Files:
