@@ -28,7 +28,7 @@ def completed(gp: Gp, monkeypatch: pytest.MonkeyPatch, typed: str) -> list[str]:
 @pytest.mark.parametrize(
     ("typed", "names"),
     [
-        ("grpo-practice exp", ["export-agent", "export-data", "experiences"]),
+        ("grpo-practice exper", ["experiences"]),
         ("grpo-practice runs show demo/eval/", 2),
         ("grpo-practice runs delete nobody", []),
         ("grpo-practice data show te", ["test"]),
