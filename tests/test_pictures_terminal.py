@@ -8,6 +8,7 @@ import pytest
 from tests.pictures_terminal import COMMAND, terminal_svg
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_picture_says_that_it_is_simulated_and_is_another_in_each_scheme() -> None:
     picture = terminal_svg("dark")

@@ -131,6 +131,7 @@ def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
+@pytest.mark.long
 def test_the_served_simulation_answers() -> None:
     (command,) = [c for c in commands() if "--serve" in c]
     words = command.replace("8377", "0").split()[1:]

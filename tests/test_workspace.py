@@ -343,6 +343,7 @@ asyncio.new_event_loop().run_until_complete(cell())  # as a notebook's kernel ru
 """
 
 
+@pytest.mark.long
 def test_an_interrupt_in_a_notebook_stops_the_run_in_its_thread(ws: Workspace) -> None:
     one = config()
     one["evaluation"] |= {"pass_k": 20, "concurrency": 1}

@@ -160,14 +160,11 @@ def test_a_stopped_run_says_how_to_go_on(gp: Gp, monkeypatch: pytest.MonkeyPatch
     ]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
-    [
-        pytest.param(signal.SIGINT, marks=pytest.mark.long),
-        signal.SIGTERM,
-        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
-    ],
+    [signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
 )
 def test_a_signal_stops_the_command_with_its_exit_code(tmp_path: Path, number: int) -> None:
     (tmp_path / "slow.py").write_text(

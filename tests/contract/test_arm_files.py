@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from grpo_practice import Workspace
 from tests.contract.advice import next_words
 from tests.contract.command import Gp
@@ -11,6 +13,7 @@ from tests.contract.project import DB
 from tests.contract.test_arms import arms, asked, query, size
 
 
+@pytest.mark.long
 def test_a_changed_agent_file_is_another_arm(demo: Gp) -> None:
     words, text = ("eval", "--arms", "none,pa.yaml"), Path("agent.yaml").read_text("utf-8")
     Path("pa.yaml").write_text(text, "utf-8")
@@ -76,6 +79,7 @@ def test_a_library_written_by_hand_stands_beside_what_was_learnt(demo: Gp) -> No
     assert arms(demo, "eval", "--arms", "none,hand.yaml")["hand.yaml"] not in runs.values()
 
 
+@pytest.mark.long
 def test_a_library_written_by_hand_is_an_arm_before_any_practice(gp: Gp) -> None:
     Path("q.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n', "utf-8")
     for name, text in FORMS.items():

@@ -75,6 +75,7 @@ def test_each_arm_is_the_evaluation_that_it_would_be_alone(demo: Gp) -> None:
     assert asked() == before
 
 
+@pytest.mark.long
 def test_a_question_is_played_by_all_arms_before_many_others_are(demo: Gp) -> None:
     runs = arms(demo, *ALL, "--again", "--set", "concurrency=4")
     rows = query(
@@ -96,6 +97,7 @@ def test_a_question_is_played_by_all_arms_before_many_others_are(demo: Gp) -> No
     assert in_order != sorted(in_order), "questions come in an order of their own"
 
 
+@pytest.mark.long
 def test_nothing_is_said_of_time_where_arms_were_played_together(demo: Gp) -> None:
     apart = "they were played"
     assert apart in demo("eval", "--arms", "none,full,filler").out
@@ -106,6 +108,7 @@ def test_nothing_is_said_of_time_where_arms_were_played_together(demo: Gp) -> No
     assert "not played again" not in ran.err
 
 
+@pytest.mark.long
 def test_a_pause_changes_nothing_but_when_it_is_asked(demo: Gp) -> None:
     start = asked()
     capped = ("--max-requests", "40000", "--set", "concurrency=2")
@@ -140,6 +143,7 @@ def test_what_a_dry_run_says_is_asked_then(demo: Gp) -> None:
     assert demo(*ALL, "--dry-run", "--json").document["total"]["calls"] == [0, 0]
 
 
+@pytest.mark.long
 def test_a_pilot_asks_a_little_in_each_arm(demo: Gp) -> None:
     before = asked()
     ran = demo(*ALL, "--pilot", "2", "--json")
@@ -162,6 +166,7 @@ def test_what_goes_on_after_a_pilot_of_a_new_beginning_uses_it(
     assert asked() - before == (160 if "--arms" in evaluation else 80)
 
 
+@pytest.mark.long
 def test_what_the_teacher_writes_directly_leaves_the_practice_run_as_it_is(demo: Gp) -> None:
     before = demo("runs", "show", "demo", "--json").document
     assert demo("eval", "--arms", "full,direct").code == 0
@@ -201,6 +206,7 @@ def test_arms_are_agents_files_and_libraries_too(demo: Gp) -> None:
     assert step["full"] == runs[f"L{first}"]
 
 
+@pytest.mark.long
 def test_arms_are_of_the_experiment_whatever_was_done_last(demo: Gp) -> None:
     text = Path("agent.yaml").read_text("utf-8")
     Path("by_hand.yaml").write_text(text.replace("[E1]", "[E1] Attention:"), "utf-8")
@@ -229,6 +235,7 @@ def test_arms_need_no_practice_where_none_is_meant(gp: Gp) -> None:
     ]
 
 
+@pytest.mark.long
 def test_the_arm_none_is_the_experiment_s_agent_whatever_ran_last(demo: Gp) -> None:
     assert demo("eval", "--arms", "none,filler").code == 0
     first = arms(demo, "eval", "--arms", "none,agent.yaml")
@@ -295,6 +302,7 @@ def size(library: Any) -> int:
     return sum(len(f"[{e.id}] {e.text}\n".encode()) for e in library.experiences)
 
 
+@pytest.mark.long
 def test_libraries_that_teach_nothing_are_as_many_and_as_long(demo: Gp) -> None:
     runs = arms(demo, *ALL)
     played = "SELECT library_id FROM branches WHERE run_id = ?"

@@ -58,6 +58,7 @@ async def test_what_the_arms_cost_before_counts_once(project: Project) -> None:
     assert project.count("calls") == before
 
 
+@pytest.mark.long
 async def test_a_teacher_that_writes_no_library_is_asked_anew_by_the_next_command(
     tmp_path: Path,
 ) -> None:

@@ -36,6 +36,7 @@ def test_a_cap_pauses_with_exit_6_and_a_higher_one_goes_on(toy: Gp) -> None:
     assert (capped.code, "paused by --max-tokens 100" in capped.err) == (6, True)
 
 
+@pytest.mark.long
 def test_a_repeated_restart_that_pauses_goes_on_and_does_not_begin_a_third(
     toy: Gp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_dry_run_waits_for_no_command_that_writes(played: Gp, tmp_path: Path) 
     assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
+@pytest.mark.long
 def test_a_dry_run_reads_a_database_that_nobody_may_write(played: Gp, tmp_path: Path) -> None:
     told = [played(*words, "--dry-run", "--json").document for words in FORECASTS]
     before = {p: p.read_bytes() for p in tmp_path.iterdir()}

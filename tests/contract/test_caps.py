@@ -29,6 +29,7 @@ def spent(project: Project) -> dict[str, float]:
     return dict(zip(CAPS, project.query(SPENT)[0], strict=True))
 
 
+@pytest.mark.long
 async def test_a_run_that_paused_twice_ends_as_one_that_never_did(tmp_path: Path) -> None:
     whole = Project(tmp_path / "whole")
     uncapped = await whole.practise(*EVALUATED)

@@ -41,6 +41,7 @@ def test_a_practice_run_stands_for_the_evaluation_of_its_last_library(demo: Gp) 
     assert demo(*next_words(ran.out)).code == 0
 
 
+@pytest.mark.long
 def test_the_document_is_enough_to_compute_it_again(demo: Gp) -> None:
     compared = document(demo, "demo/eval", "demo")
     (contrast,) = compared["contrasts"]

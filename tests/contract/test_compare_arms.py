@@ -36,6 +36,7 @@ def evaluate(gp: Gp, instructions: str, exp_id: str) -> str:
     return found
 
 
+@pytest.mark.long
 def test_a_library_of_an_earlier_branch_has_practised_on_its_own_questions(demo: Gp) -> None:
     practise(demo, "anew", "test")
     assert demo(*ARMS, "anew").code == 0
@@ -49,7 +50,8 @@ def test_a_library_of_an_earlier_branch_has_practised_on_its_own_questions(demo:
     assert document(demo, "anew/eval", library)["contrasts"][0]["known"] == 40
 
 
-@pytest.mark.parametrize("source", ["first@{}", pytest.param("first.json", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("source", ["first@{}", "first.json"])
 def test_a_library_that_was_imported_has_practised_where_it_was_made(demo: Gp, source: str) -> None:
     practise(demo, "first", "test")
     assert demo("export-agent", "--run", "first", "-o", "first.json").code == 0

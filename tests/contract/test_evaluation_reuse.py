@@ -56,6 +56,7 @@ OTHER = {
 }
 
 
+@pytest.mark.long
 async def test_what_asks_otherwise_is_asked_and_counts_for_nothing(project: Project) -> None:
     await project.practise()
     agent = exported(project)
@@ -191,6 +192,7 @@ ADDRESSES = {
 """Ways in which it is decided which model of a name is to answer, as overrides."""
 
 
+@pytest.mark.long
 async def test_another_model_of_the_same_name_is_asked(tmp_path: Path) -> None:
     wrong = {}
     async with served() as gateway, served() as second:

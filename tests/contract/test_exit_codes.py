@@ -161,7 +161,10 @@ def asking(server_url: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGHUP],
+    [
+        signal.SIGINT,
+        *(pytest.param(n, marks=pytest.mark.long) for n in (signal.SIGTERM, signal.SIGHUP)),
+    ],
 )
 def test_a_signal_ends_a_run_with_128_and_its_number_and_it_can_go_on(
     demo: Gp, gp_process: Start, number: signal.Signals

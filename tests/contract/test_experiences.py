@@ -106,6 +106,7 @@ def test_only_the_line_the_run_stands_on_counts(demo: Gp) -> None:
     assert shown in demo("runs", "show", "demo").out
 
 
+@pytest.mark.long
 def test_an_experience_is_shown_on_the_line_of_the_library_that_is_named(demo: Gp) -> None:
     made_late = sorted(set(labels(demo)) - set(labels(demo, "--step", "1")))[0]
     before = demo("experiences", "show", made_late, "--json").document

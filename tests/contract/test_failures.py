@@ -136,6 +136,7 @@ async def test_1_59_a_judge_without_a_verdict_gives_no_reward(project: Project) 
     assert project.query("SELECT DISTINCT status, scored FROM groups") == [("too_few", 0)]
 
 
+@pytest.mark.long
 async def test_1_60_what_an_unknown_id_says_cannot_flood_the_record(project: Project) -> None:
     flood = json.dumps(
         {
@@ -214,6 +215,7 @@ async def test_a_practice_without_any_answer_fails_and_names_the_cause(
     assert f"{said} hint: raise evaluation.agent.model.model_settings.max_tokens" in shown
 
 
+@pytest.mark.long
 async def test_1_54_and_1_55_a_verify_function_that_misbehaves_gives_no_reward(
     tmp_path: Path, gp: Gp
 ) -> None:

@@ -150,6 +150,7 @@ def test_a_judge_needs_a_model_and_uses_the_one_in_the_environment(
     assert ran.document["reward"] in (0.0, 1.0)
 
 
+@pytest.mark.long
 def test_workers_start_where_temporary_files_have_a_long_path(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 100)
     long.mkdir()

@@ -67,7 +67,7 @@ def part(gp: Gp) -> None:
     assert gp("eval", "--run", "toy", "--agent", "enhanced.yaml", "--limit", "4").code == 0
 
 
-@pytest.mark.parametrize("otherwise", [quick, part])
+@pytest.mark.parametrize("otherwise", [quick, pytest.param(part, marks=pytest.mark.long)])
 def test_a_score_that_asked_otherwise_is_none_after(
     toy: Gp, otherwise: Callable[[Gp], None]
 ) -> None:
@@ -88,6 +88,7 @@ def test_a_score_that_asked_otherwise_is_none_after(
     assert done["measure"] == {}
 
 
+@pytest.mark.long
 def test_attempts_that_were_added_to_one_score_are_asked_for_the_other(toy: Gp) -> None:
     assert toy(*EVALUATE).code == 0
     assert toy(*EXPORT).code == 0
@@ -110,6 +111,7 @@ def test_an_evaluation_that_is_in_the_way_is_begun_anew(toy: Gp) -> None:
     assert not_measured(toy(*PRACTISE).out) == []
 
 
+@pytest.mark.long
 def test_only_the_evaluation_that_is_in_the_way_is_begun_anew(toy: Gp) -> None:
     assert toy(*EXPORT).code == 0
     assert toy("eval", "--arms", "none,full", "--run", "toy").code == 0

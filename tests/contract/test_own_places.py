@@ -82,9 +82,9 @@ async def test_an_agent_that_sends_it_in_any_form_is_left_alone(project: Own, pr
 
 WAYS = {
     "workers": (*FUNCTION, "workers=3"),
-    "commands at a fixed address": (*COMMAND, "concurrency=9", "proxy.host=localhost"),
 }
 MORE = {
+    "commands at a fixed address": (*COMMAND, "concurrency=9", "proxy.host=localhost"),
     "one at a time": (*FUNCTION, "workers=3", "concurrency=1"),
     "commands": COMMAND,
 }

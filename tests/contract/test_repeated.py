@@ -32,6 +32,7 @@ def edited(gp: Gp, text: str) -> tuple[str, str]:
     return made["library"], ran.document["contrasts"][0]["arm"]
 
 
+@pytest.mark.long
 def test_all_libraries_of_one_practice_are_the_first_comparison(demo: Gp) -> None:
     found = contrast_of(demo, *PAIR)
     assert found["look"]["number"] == 1

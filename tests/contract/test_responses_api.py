@@ -132,6 +132,7 @@ FAILURES: dict[str, tuple[Action, str]] = {
     "40 MB": (status(200, body_of(text("x" * 40_000_000))), "8 MiB"),
     "failed": (status(200, body_of(status="failed", output=[])), "status is 'failed'"),
 }
+OTHERS = {"neither API", "cut in arguments", "reasoning alone", "40 MB"}
 
 
 def eval_of_ten(gp: Gp, server_url: str, *more: str) -> Ran:
@@ -149,7 +150,13 @@ def answering(asked: Asked) -> Action:
     return status(200, body_of(text(f"\\boxed{{{2 * n}}}")))
 
 
-@pytest.mark.parametrize(("bad", "says"), FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        pytest.param(*row, id=name, marks=pytest.mark.long if name in OTHERS else ())
+        for name, row in FAILURES.items()
+    ],
+)
 def test_an_unusable_reply_fails_its_own_rollout_and_is_asked_again(
     gp: Gp, bad: Action, says: str
 ) -> None:

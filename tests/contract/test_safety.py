@@ -21,7 +21,7 @@ from tests.contract.endpoint.server import serving
 from tests.contract.project import Project, questions
 from tests.processes import HANG_S, until
 
-KILLED_AT = (1, 10, 30, 44)
+ONCE, OFTEN = (30,), (1, 10, 30, 44)
 """Requests of a practice run at whose arrival it is killed, each time in the same run."""
 FAULTS = (
     error(429, "slow down", {"Retry-After-ms": "20"}),
@@ -45,17 +45,22 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.mark.parametrize(
-    "api", ["chat.completions", pytest.param("responses", marks=pytest.mark.long)]
+    ("api", "kills"),
+    [
+        ("chat.completions", ONCE),
+        pytest.param("chat.completions", OFTEN, marks=pytest.mark.long),
+        pytest.param("responses", OFTEN, marks=pytest.mark.long),
+    ],
 )
 async def test_a_practice_that_is_killed_again_and_again_comes_to_the_same(
-    calm: Project, gp: Gp, gp_process: Start, tmp_path: Path, api: str
+    calm: Project, gp: Gp, gp_process: Start, tmp_path: Path, api: str, kills: tuple[int, ...]
 ) -> None:
     project = Project(tmp_path)
     with serving(lambda _: simulated()) as server:
         type_ = f"evaluation.agent.model.model_provider.type={api}"
         at = ("-c", "c.yaml", "--db", "p.db", "--set", base(server.url))
         words = ("practice", *at, "--set", type_)
-        for n in KILLED_AT:
+        for n in kills:
             running = gp_process(*words)
             until(lambda n=n: len(server.asked) >= n, running)  # type: ignore[misc]
             running.kill()
@@ -67,7 +72,7 @@ async def test_a_practice_that_is_killed_again_and_again_comes_to_the_same(
     ((stored, different),) = project.query("SELECT count(*), count(DISTINCT call_id) FROM calls")
     assert stored == different == calm.query("SELECT count(*) FROM calls")[0][0]
     in_flight = answered - stored
-    assert in_flight <= 8 * len(KILLED_AT), "only what was under way at a kill is asked again"
+    assert in_flight <= 8 * len(kills), "only what was under way at a kill is asked again"
     checked = gp("db", "check", "--db", "p.db", "--json")
     assert (checked.code, checked.document["exit"]) == (0, 0)
 
@@ -105,7 +110,9 @@ KEYED = {
 }
 
 
-@pytest.mark.parametrize("echo", ["in the answer", "401", "HTML"])
+@pytest.mark.parametrize(
+    "echo", ["in the answer", *(pytest.param(e, marks=pytest.mark.long) for e in ("401", "HTML"))]
+)
 def test_an_endpoint_that_gives_keys_back_leaves_none_anywhere(tmp_path: Path, echo: str) -> None:
     config, data, dotenv = (tmp_path / name for name in ("c.yaml", "two.jsonl", ".env"))
     dotenv.write_text(f"JUDGE_LLM_API_KEY={keys.DOTENV}\n")
@@ -177,6 +184,7 @@ def test_an_agent_s_file_of_others_does_nothing_before_it_is_trusted(
     assert "--trust" in hint or "trust" in " ".join(commands_in(hint)), hint
 
 
+@pytest.mark.long
 def test_a_module_in_the_current_folder_is_not_imported(demo: Gp, tmp_path: Path) -> None:
     for name in ("random", "json", "typer", "sitecustomize", "grpo_practice"):
         Path(f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")

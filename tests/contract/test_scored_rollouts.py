@@ -239,6 +239,7 @@ def test_rules_without_a_rollout_or_about_an_unknown_tool_are_told(gp: Gp) -> No
     assert "at_most.say must be a whole number, not '1'" in ran.err
 
 
+@pytest.mark.long
 async def test_a_run_that_was_stopped_scores_the_same_rollouts(tmp_path: Path) -> None:
     seen: dict[str, dict[str, Any]] = {"whole": {}, "stopped": {}}
     told = seen["whole"]
@@ -314,7 +315,7 @@ WAYS: dict[str, tuple[str, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["loop", "worker", pytest.param("command", marks=pytest.mark.long)])
 async def test_tool_calls_that_an_own_agent_logs_are_scored(tmp_path: Path, way: str) -> None:
     project, program = Own(tmp_path), WAYS[way][0]
     named = project.agent(f"SECRET = {SECRET!r}\n{LOGS}{program}")

@@ -58,6 +58,7 @@ def test_a_sandbox_is_asked_for_no_network_no_rights_and_limits(
         assert all(size and size % 8 == 0 for size in stand_in.log("filter")), "no seccomp filter"
 
 
+@pytest.mark.long
 def test_a_backend_that_does_not_do_its_work_costs_no_request(
     gp: Gp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -52,6 +52,7 @@ def alive(pid: str) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_a_server_of_the_mcp_package_gives_its_tools(
     gp: Gp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +147,7 @@ def test_a_server_that_only_fails_stops_the_run(gp: Gp) -> None:
     assert all(row["reward"] is None for row in rows), "it is no wrong answer"
 
 
+@pytest.mark.long
 def test_a_server_that_cannot_be_used_costs_no_request(gp: Gp) -> None:
     leave = "leave it out with activated_tools"
     none: dict[str, Any] = {"args": []}
@@ -294,6 +296,7 @@ async def web(it: Web) -> AsyncIterator[Web]:
         yield it
 
 
+@pytest.mark.long
 def test_a_reply_over_http_that_cannot_be_kept_fails_its_call(gp: Gp) -> None:
     token = "Bearer tkn-4711-of-nobody"
     names = [*Web().replies(b"")]

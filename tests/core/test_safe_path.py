@@ -94,8 +94,8 @@ def run(
     "start",
     [
         pytest.param(COMMAND, id="command"),
-        pytest.param(SAFE_MODULE, id="safe_module", marks=pytest.mark.long),  # less than the next
-        pytest.param(MODULE, id="module"),
+        pytest.param(SAFE_MODULE, id="safe_module", marks=pytest.mark.long),
+        pytest.param(MODULE, id="module", marks=pytest.mark.long),
     ],
 )
 def test_modules_of_the_current_folder_are_run_by_no_process(
@@ -202,9 +202,10 @@ def check(sample, **kwargs):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "python_path",
-    [".", *(pytest.param(p, marks=pytest.mark.long) for p in ("", f"{os.pathsep}/nowhere", "./"))],
+    [".", "", f"{os.pathsep}/nowhere", "./"],
 )
 def test_workers_of_a_script_see_nothing_of_the_folder_that_the_script_imports_from(
     tmp_path: Path, python_path: str

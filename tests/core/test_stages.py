@@ -113,6 +113,7 @@ print(json.dumps(said))
 """
 
 
+@pytest.mark.long
 def test_every_reader_takes_in_a_new_stage_or_complains(tmp_path: Path) -> None:
     command = [sys.executable, "-c", NEW_STAGE, str(tmp_path / "s.db")]
     done = subprocess.run(

@@ -98,6 +98,7 @@ def test_what_another_folder_has_and_this_one_has_not_is_not_there(tmp_path: Pat
     assert functions[0](None) == 1
 
 
+@pytest.mark.long
 def test_threads_of_two_folders_do_not_get_each_others_modules(tmp_path: Path) -> None:
     names = ("one", "two")
     functions = [loaded(folder_of(tmp_path, name), "late") for name in names]

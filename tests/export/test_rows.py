@@ -57,6 +57,7 @@ async def test_csv_and_json_hold_the_same_rows(project: Project, tmp_path: Path)
     assert (tmp_path / "a.csv").read_text().splitlines() == lines
 
 
+@pytest.mark.long
 @given(HOSTILE)
 @example("=1+1")
 @example("\t=1")

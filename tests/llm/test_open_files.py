@@ -118,6 +118,7 @@ def test_one_request_fits_into_256_files_and_nothing_is_said() -> None:
     assert allowed(64, 1, 1, 1) == ([1, 1, 1], [])
 
 
+@pytest.mark.long
 def test_concurrency_is_lowered_to_what_the_system_lets_and_said_once() -> None:
     got, said = allowed(256, 100, 64)
     assert got == [80, 40]

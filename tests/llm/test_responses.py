@@ -347,6 +347,7 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("items", CONVERSATIONS.values(), ids=CONVERSATIONS)
 def test_a_client_s_items_are_read_as_the_agents_sdk_reads_them(items: list[Any]) -> None:
     theirs = converter.Converter.items_to_messages(items)

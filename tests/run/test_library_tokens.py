@@ -91,6 +91,7 @@ async def test_what_a_run_begins_with_is_removed_where_it_is_too_long(tmp_path: 
     assert all(op == "DELETE" and f"no room in {MOST} tokens" in why for _, op, why in rows)
 
 
+@pytest.mark.long
 async def test_a_run_that_is_gone_on_with_decides_alike(tmp_path: Path) -> None:
     whole, paused = Project(tmp_path / "whole"), Project(tmp_path / "paused")
     await whole.practise(LIMIT)

@@ -72,6 +72,7 @@ def test_there_are_enough_groups_to_compare() -> None:
     assert len(informative()) > 120
 
 
+@pytest.mark.long
 def test_a_full_comparison_mostly_helps() -> None:
     told = shares()
     assert told["help"] > 0.7

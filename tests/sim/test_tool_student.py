@@ -40,6 +40,7 @@ def test_a_run_takes_many_turns_and_ends_with_the_answer_it_had_from_the_start()
         assert not METHOD.search(played.answer)
 
 
+@pytest.mark.long
 def test_the_conversations_of_a_group_are_long() -> None:
     texts = [len(transcript_text(played.messages)) for _, _, played in runs()]
     groups = [sum(texts[i : i + 5]) for i in range(0, len(texts), 5)]

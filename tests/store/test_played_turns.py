@@ -4,6 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from grpo_practice.core.calls import Address, Entry, Reply, Usage
 from grpo_practice.core.hashing import canon
 from grpo_practice.core.played import PlayedTurn, ToolUse
@@ -74,6 +76,7 @@ def test_a_call_of_a_built_in_agent_that_did_not_run_failed(tmp_path: Path) -> N
     assert use == ToolUse("f", {}, "Tool 'f' not found.", failed=True)
 
 
+@pytest.mark.long
 def test_ten_thousand_turns_are_told(tmp_path: Path) -> None:
     turns = told(
         tmp_path,

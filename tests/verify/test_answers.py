@@ -75,7 +75,7 @@ def test_without_a_box_the_stated_answer_or_the_last_expression_is_read(
     [
         r"\boxed{" * 140_000,
         "{" * 1_000_000,
-        "<think>" * 140_000 + "</think>" * 140_000,
+        pytest.param("<think>" * 140_000 + "</think>" * 140_000, marks=pytest.mark.long),
         "<think></think>" * 60_000,
         "$" * 1_000_000,
         "9" * 1_000_000,

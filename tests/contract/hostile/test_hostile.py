@@ -40,7 +40,14 @@ NEW, REST = split_cells()
 @pytest.mark.parametrize(
     "cells", [NEW, pytest.param(REST, marks=pytest.mark.long)], ids=["new", "rest"]
 )
-@pytest.mark.parametrize("folder", get_args(Folder))
+@pytest.mark.parametrize(
+    "folder",
+    [
+        # Commands on verify files run in processes of their own, which takes long.
+        pytest.param(folder, marks=pytest.mark.long if folder == "verify file" else ())
+        for folder in get_args(Folder)
+    ],
+)
 def test_no_secret_leaves_and_nothing_of_a_stranger_runs(
     cells: list[Cell], folder: Folder, origins: Origins, tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ def _what_the_run_does_not_take_is_refused(demo: Gp) -> None:
     assert {one.code for one, _ in ran} == {2}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_agent_is_served_and_recorded_until_a_signal(demo: Gp, tmp_path: Path) -> None:
     agent_file(tmp_path, "", provider=SIM)

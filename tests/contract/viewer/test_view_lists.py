@@ -30,6 +30,7 @@ SORTS = {
 }
 
 
+@pytest.mark.long
 async def test_rollouts_are_sorted_and_each_is_on_one_page(large: Project) -> None:
     large.change("UPDATE rollouts SET tokens_out = rollout_id % 7 * 100, model_ms = slot * 10")
     large.change("UPDATE verdicts SET reward = 0 WHERE rollout_id % 9")

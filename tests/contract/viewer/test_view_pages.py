@@ -204,6 +204,7 @@ async def test_an_address_of_nothing_is_a_sentence(project: Project) -> None:
         assert viewer.failures == []
 
 
+@pytest.mark.long
 async def test_what_is_stored_is_text_and_acts_as_nothing(project: Project) -> None:
     fill(project.db)
     async with viewing(project.db) as viewer:
@@ -218,6 +219,7 @@ async def test_what_is_stored_is_text_and_acts_as_nothing(project: Project) -> N
         assert {urlsplit(url).path for url in seen} >= {"/rollout", "/group", "/experience"}
 
 
+@pytest.mark.long
 async def test_long_texts_and_many_turns_come_page_by_page(project: Project) -> None:
     whole = "".join(f"{n:07d} " for n in range(250_000))
     project.change(

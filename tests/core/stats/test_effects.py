@@ -48,6 +48,7 @@ def drawn(
     return rewards.ravel()[here], shown.reshape(-1, m)[here], of[here], of[here] // families
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("families", [1, 4])
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_effects_and_errors_are_those_of_statsmodels(families: int, missing: float) -> None:

@@ -153,14 +153,8 @@ def coverage(n: int, k: int, mean: float, seeds: int = 200) -> tuple[float, floa
     return held / seeds, naive / seeds
 
 
-@pytest.mark.parametrize(
-    ("n", "k", "mean"),
-    [
-        pytest.param(30, 5, 0.75, marks=pytest.mark.long),
-        pytest.param(30, 32, 0.8, marks=pytest.mark.long),
-        (100, 5, 0.92),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("n", "k", "mean"), [(30, 5, 0.75), (30, 32, 0.8), (100, 5, 0.92)])
 def test_the_interval_covers_the_truth_where_the_binomial_one_does_not(
     n: int, k: int, mean: float
 ) -> None:

@@ -76,6 +76,7 @@ def test_without_families_it_is_the_paired_t_test() -> None:
     assert found.p == pytest.approx(stats.ttest_rel(b.mean(axis=1), a.mean(axis=1)).pvalue)
 
 
+@pytest.mark.long
 @given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=8))
 def test_holm_is_that_of_statsmodels(ps: list[float]) -> None:
     assert holm(ps) == pytest.approx(multitest.multipletests(ps, method="holm")[1], rel=1e-9)
