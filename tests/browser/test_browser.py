@@ -10,7 +10,7 @@ import pytest
 from grpo_practice import Workspace
 from tests.browser.browser import NARROW, WIDE, Scheme, browsing, file_url
 from tests.contract.hostile_texts import ATTACKS, fill
-from tests.contract.viewing import viewing
+from tests.contract.viewer.viewing import viewing
 from tests.run.project import Project, finished
 
 pytestmark = pytest.mark.long

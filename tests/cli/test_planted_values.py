@@ -20,7 +20,7 @@ from typing_extensions import override
 from grpo_practice.rollout.chat_server.server import listening
 from grpo_practice.viewer.server import Door, Viewed, application
 from tests.contract.command import Gp
-from tests.contract.viewing import Viewer
+from tests.contract.viewer.viewing import Viewer
 
 DB = "grpo-practice.db"
 MARK = "EVIL"

@@ -14,7 +14,7 @@ from grpo_practice.reports.base import number
 from grpo_practice.store import Store
 from grpo_practice.viewer import pages, server
 from grpo_practice.viewer.address import Page, Query
-from tests.contract.viewing import viewing
+from tests.contract.viewer.viewing import viewing
 from tests.processes import HANG_S
 
 TEMPLATES = sorted(

@@ -17,7 +17,7 @@ from grpo_practice.reports.training import TrainedParts, UpdateRow
 from grpo_practice.store.records import StepRow
 from grpo_practice.viewer.training import HEIGHT, MOST, Course, stretches
 from tests.contract.hostile_texts import HOSTILE
-from tests.contract.viewing import Page, crawl, is_well_made, viewing
+from tests.contract.viewer.viewing import Page, crawl, is_well_made, viewing
 from tests.train.stored import RUN, training_database
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.contract.command import Gp
 from tests.contract.documented import prints_one_document
 from tests.contract.project import change
-from tests.contract.viewing import viewing
+from tests.contract.viewer.viewing import viewing
 
 
 def test_a_page_is_written_and_its_size_is_said(demo: Gp) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from grpo_practice import Workspace
 from tests.contract.project import Project, evaluated
-from tests.contract.viewing import Page
+from tests.contract.viewer.viewing import Page
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from grpo_practice import Workspace
 from tests.contract.project import Project, evaluated
-from tests.contract.viewing import is_well_made, viewing
+from tests.contract.viewer.viewing import is_well_made, viewing
 
 
 @pytest.fixture

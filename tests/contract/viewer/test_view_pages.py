@@ -12,7 +12,7 @@ from yarl import URL
 from grpo_practice import Workspace
 from tests.contract.hostile_texts import fill
 from tests.contract.project import Project, evaluated, served
-from tests.contract.viewing import Page, crawl, is_well_made, viewing
+from tests.contract.viewer.viewing import Page, crawl, is_well_made, viewing
 
 PATHS = (
     *("/", "/run", "/step", "/group", "/rollout", "/rollouts", "/questions", "/failures"),
