@@ -209,7 +209,7 @@ def test_output_that_nobody_reads_ends_with_141_and_is_no_error(
 ) -> None:
     reads, writes = os.pipe()
     os.close(reads)
-    running = gp_process("runs", "export", "demo", stdout=writes)
+    running = gp_process("export-agent", "--run", "demo", stdout=writes)
     os.close(writes)
     _, err = running.communicate(timeout=HANG_S)
     assert (running.returncode, err) == (128 + signal.SIGPIPE, "")

@@ -124,6 +124,11 @@ def test_files_run_with_the_sdk_and_send_what_was_measured(tmp_path: Path) -> No
     assert third["messages"][1]["content"] == "Has none?"
 
 
+def test_the_model_is_asked_by_the_api_that_the_agent_has() -> None:
+    assert "OpenAIResponsesModel(" in to_python(agent(api="responses"))
+    assert "OpenAIChatCompletionsModel(" in to_python(AGENT)
+
+
 @pytest.mark.parametrize("key", [{}, {"api_key": "${oc.env:MY_KEY}"}])
 def test_no_file_takes_a_key_of_yours_to_an_address_of_its_own(key: dict[str, str]) -> None:
     """A database of others names any variable and any host; running the file asks nobody."""
