@@ -99,7 +99,10 @@ def test_each_row_says_all_that_others_need(name: str) -> None:
 
 def test_no_other_file_lists_the_built_ins() -> None:
     for path in (ROOT / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        source = path.read_text("utf-8")
+        if sum(name in source for name in BUILT_INS) < 3:
+            continue
+        for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Tuple | ast.List | ast.Set):
                 parts = {part.value for part in node.elts if isinstance(part, ast.Constant)}
                 assert len(parts & BUILT_INS.keys()) < 3, f"{path} lists them: derive from {PLACE}"
