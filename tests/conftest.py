@@ -11,6 +11,7 @@ import re
 import signal
 import sqlite3
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -56,8 +57,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 @pytest.hookimpl(optionalhook=True)  # tests of a program of its own run without xdist
 def pytest_xdist_auto_num_workers() -> int:
-    """Start two more than there are cores: many a test waits for a deadline."""
-    return len(os.sched_getaffinity(0)) + 2 if sys.platform == "linux" else (os.cpu_count() or 1)
+    """Start one more than there are cores: many a test waits for a deadline.
+
+    Each takes a dozen seconds of work to collect the tests and to start its fork servers.
+    """
+    return len(os.sched_getaffinity(0)) + 1 if sys.platform == "linux" else (os.cpu_count() or 1)
 
 
 def pytest_configure() -> None:
@@ -71,6 +75,18 @@ def pytest_configure() -> None:
 MEMORY = "/dev/shm"
 ROOM = 4 << 30
 """Bytes; the tests need an eighth of it, and leave nothing there unless one fails."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the cases of a test `long` that come after as many as its `long_after` says."""
+    cases = Counter[str]()
+    for item in items:
+        if mark := item.get_closest_marker("long_after"):
+            name = item.nodeid.partition("[")[0]
+            cases[name] += 1
+            if cases[name] > mark.args[0]:
+                item.add_marker(pytest.mark.long)
 
 
 def pytest_collection_finish() -> None:

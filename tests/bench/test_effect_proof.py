@@ -7,6 +7,7 @@ import pytest
 from bench.effect_proof import EXPERIENCES, KINDS, chances, effect_rows, measured
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_chances_of_whole_and_none_are_those_of_the_world(kind: str) -> None:
     it = measured(kind, 3)

@@ -80,6 +80,7 @@ def test_a_key_in_an_answer_is_nowhere_and_the_run_goes_on(tmp_path: Path) -> No
     assert {"database-wal", "database-shm"} <= place.search.places.keys()
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("echo", ["in the answer", "in a stream"])
 def test_a_key_in_every_field_of_an_answer_is_nowhere(tmp_path: Path, echo: str) -> None:
     with serving(ECHOES[echo]) as server:
@@ -92,6 +93,7 @@ def test_a_key_in_every_field_of_an_answer_is_nowhere(tmp_path: Path, echo: str)
     assert bool(finish) is (echo == "in the answer")
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("echo", ["401", "500"])
 def test_1_12_an_error_that_gives_the_key_back_shows_and_stores_none(
     tmp_path: Path, echo: str
@@ -106,6 +108,7 @@ def test_1_12_an_error_that_gives_the_key_back_shows_and_stores_none(
     assert answered(place, "SELECT count(*) FROM failures WHERE message LIKE '%***%'") > 0
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
     "echo",
     ["HTML", "stream without choices", "redirect", "headers", "broken JSON", "base64", "400"],

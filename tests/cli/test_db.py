@@ -179,6 +179,7 @@ FIRST_STEP = "branch_id = (SELECT min(branch_id) FROM branches JOIN runs USING (
 FIRST_STEP += " WHERE kind = 'practice') AND step = 0"
 
 
+@pytest.mark.long_after(8)
 @pytest.mark.parametrize(
     ("harm", "said"),
     [

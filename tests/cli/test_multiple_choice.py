@@ -25,6 +25,7 @@ def first(question: str, system: str, context: object) -> str:
     return "The answer is A."
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet", ".csv"])
 @pytest.mark.parametrize("name", SETS)
 def test_from_upload_to_score(gp: Gp, tmp_path: Path, name: str, suffix: str) -> None:

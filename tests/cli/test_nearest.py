@@ -61,6 +61,7 @@ def test_a_part_that_is_not_there_is_made_of_the_whole(gp: Gp) -> None:
     assert gp(*words).code == 0
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("part", ["select", "dev", "valid"])
 def test_what_doctor_hints_at_makes_the_part_that_is_not_there(gp: Gp, part: str) -> None:
     assert gp("init", ".").code == 0

@@ -31,6 +31,7 @@ def other(demo: Gp) -> Gp:
 DB = ("--db", "other name.db")
 
 
+@pytest.mark.long_after(3)
 @pytest.mark.parametrize(
     "words",
     [
@@ -152,6 +153,7 @@ def test_a_complete_evaluation_is_scored_again_with_another_function(demo: Gp, v
         run += f"/rejudge={'exact' if verify == 'contains' else 'contains'}"
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("more", [(), ("--max-tokens", "100000")])
 def test_a_paused_run_says_a_command_that_goes_on(
     gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]

@@ -235,6 +235,7 @@ def test_a_library_written_by_hand_is_a_start(shell: Shell) -> None:
     assert shell.json("practice", *flags)["requests"]["new"] == 0
 
 
+@pytest.mark.long_after(5)
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -197,19 +197,15 @@ def waiting_bytes(pipe: int) -> int:
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("redirected", "code", "said"),
     [
         ("> /dev/full", 1, "error: cannot write the output: No space left on device"),
-        pytest.param("| true", 141, "", marks=pytest.mark.long),
-        pytest.param("<&- >&- 2>&-", 0, "", marks=pytest.mark.long),
-        pytest.param("2> /dev/full", 0, "", marks=pytest.mark.long),
-        pytest.param(
-            "--json > /dev/full",
-            1,
-            "error: cannot write the output: No space left on device",
-            marks=pytest.mark.long,
-        ),
+        ("| true", 141, ""),
+        ("<&- >&- 2>&-", 0, ""),
+        ("2> /dev/full", 0, ""),
+        ("--json > /dev/full", 1, "error: cannot write the output: No space left on device"),
     ],
 )
 def test_1_62_an_output_that_cannot_be_written_harms_no_run(

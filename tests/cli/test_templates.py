@@ -122,6 +122,7 @@ def paused(cold: Gp) -> Gp:
     return cold
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
     ("words", "code"),
     [

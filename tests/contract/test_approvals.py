@@ -113,6 +113,7 @@ def test_the_document_of_a_decision(held: Gp) -> None:
     assert held("runs", "show", "held", "--json").document["held"] == len(rest)
 
 
+@pytest.mark.long_after(3)
 @pytest.mark.parametrize("words", [(), ("--all", "H1"), ("H999999",), ("x",), ("E1",)])
 @pytest.mark.parametrize("command", ["approve", pytest.param("reject", marks=pytest.mark.long)])
 def test_what_names_nothing_that_is_held_says_how_to_see_it(

@@ -154,6 +154,7 @@ def test_a_pilot_asks_a_little_in_each_arm(demo: Gp) -> None:
     assert asked() - before == 241
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("evaluation", [("--arms", "none,full"), ("--restart-step", "0")])
 def test_what_goes_on_after_a_pilot_of_a_new_beginning_uses_it(
     demo: Gp, evaluation: tuple[str, str]

@@ -95,6 +95,7 @@ async def test_a_cap_is_never_passed_and_failed_tries_are_requests_too(project: 
 USAGE = {"prompt_tokens": 30, "completion_tokens": 10}
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("usage", [None, USAGE], ids=["without", "with"])
 async def test_1_42_an_endpoint_without_usage_pauses_by_estimates(
     project: Project, usage: dict[str, Any] | None

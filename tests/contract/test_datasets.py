@@ -138,6 +138,7 @@ def test_keep_leaves_every_question_where_it_is(gp: Gp) -> None:
     assert sizes(gp) == {"d": 40, "d-test": 8, "d-train": 32}
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize(
     "into", ["train=0.8", "a=0.5,b=0.6", "a=0.5,a=0.5", "a", "a=x,b=0.5", "a=nan,b=1", "a=1,b=0",
              "a/b=0.5,c=0.5", "=0.5,b=0.5", ""]

@@ -159,13 +159,8 @@ def asking(server_url: str) -> tuple[str, ...]:
     return ("eval", "--model", "m", "--base-url", server_url, *data)
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGINT,
-        *(pytest.param(n, marks=pytest.mark.long) for n in (signal.SIGTERM, signal.SIGHUP)),
-    ],
-)
+@pytest.mark.long_after(1)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_run_with_128_and_its_number_and_it_can_go_on(
     demo: Gp, gp_process: Start, number: signal.Signals
 ) -> None:

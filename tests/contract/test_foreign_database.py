@@ -49,6 +49,7 @@ def change(sql: str) -> None:
     db.close()
 
 
+@pytest.mark.long_after(3)
 @pytest.mark.parametrize("sql", CHANGES.values(), ids=CHANGES)
 def test_each_command_refuses_it_at_once_and_the_check_says_why(demo: Gp, sql: str) -> None:
     change(sql)

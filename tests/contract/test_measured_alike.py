@@ -67,7 +67,8 @@ def part(gp: Gp) -> None:
     assert gp("eval", "--run", "toy", "--agent", "enhanced.yaml", "--limit", "4").code == 0
 
 
-@pytest.mark.parametrize("otherwise", [quick, pytest.param(part, marks=pytest.mark.long)])
+@pytest.mark.long_after(1)
+@pytest.mark.parametrize("otherwise", [quick, part])
 def test_a_score_that_asked_otherwise_is_none_after(
     toy: Gp, otherwise: Callable[[Gp], None]
 ) -> None:
@@ -123,6 +124,7 @@ def test_only_the_evaluation_that_is_in_the_way_is_begun_anew(toy: Gp) -> None:
     assert not_measured(toy(*PRACTISE).out) == []
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("step", [(), ("--step", "0")])
 def test_what_the_export_says_brings_both_scores_into_the_file(
     toy: Gp, step: tuple[str, ...]
@@ -157,6 +159,7 @@ def test_scoring_again_names_the_run_whose_rollouts_are_scored(toy: Gp) -> None:
         assert "12 rollouts" not in ran.err
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("function", [("exact",), ("contains",), ("regex", "--param", "pattern=x")])
 def test_what_verify_says_next_asks_as_the_project_does(
     gp: Gp, monkeypatch: pytest.MonkeyPatch, function: tuple[str, ...]

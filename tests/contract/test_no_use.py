@@ -105,13 +105,8 @@ USELESS: dict[str, tuple[str, Said, str, int]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=() if kind in ("unreadable", "merged") else pytest.mark.long)
-        for kind in USELESS
-    ],
-)
+@pytest.mark.long_after(1)
+@pytest.mark.parametrize("kind", USELESS)
 def test_the_same_command_repeats_the_comparisons_and_keeps_the_rollouts(
     asked: Asked, practise: Gp, gp: Gp, kind: str, project: Project
 ) -> None:

@@ -272,6 +272,7 @@ async def test_a_program_out_of_time_is_ended_or_left_to_its_thread_and_said_onc
     go_on.touch()  # their threads end
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("way", ["def", "async def"])
 @pytest.mark.parametrize("answer", ["sorry, I could not reach it", ""])
 async def test_an_answer_of_elsewhere_that_never_reached_its_model_is_none(

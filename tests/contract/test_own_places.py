@@ -73,6 +73,7 @@ async def test_an_evaluation_says_it_once(project: Own) -> None:
     assert not any(IGNORED in text for text in project.notices)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("program", [ONCE, WRAPPED])
 async def test_an_agent_that_sends_it_in_any_form_is_left_alone(project: Own, program: str) -> None:
     await project.practise()

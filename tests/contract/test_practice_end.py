@@ -102,13 +102,8 @@ def learning(ran: Ran) -> list[dict[str, Any]]:
     return [found for found in ran.document["findings"] if found["about"] in about]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "unreadable",
-        *(pytest.param(kind, marks=pytest.mark.long) for kind in FAILING if kind != "unreadable"),
-    ],
-)
+@pytest.mark.long_after(1)
+@pytest.mark.parametrize("kind", FAILING)
 def test_a_run_whose_every_comparison_fails_is_a_failure(
     teacher: Teacher, practise: Gp, gp: Gp, kind: str
 ) -> None:
@@ -184,6 +179,7 @@ def operations(*items: dict[str, str]) -> Said:
     return 200, completion(json.dumps({"operations": items}))
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("stage", ["propose", "merge"])
 def test_a_run_whose_every_proposal_is_quarantined_is_a_failure(
     teacher: Teacher, practise: Gp, gp: Gp, stage: str

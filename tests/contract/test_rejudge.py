@@ -129,6 +129,7 @@ async def test_an_evaluation_that_is_not_complete_is_refused_with_what_is_missin
     assert project.query(RUNS) == [("toy/eval",)]
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("first", [BY_FILE, "judge"])
 async def test_an_answer_whose_first_verdict_failed_is_scored(project: Project, first: str) -> None:
     break_for(project, 2)

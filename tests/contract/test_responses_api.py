@@ -132,7 +132,6 @@ FAILURES: dict[str, tuple[Action, str]] = {
     "40 MB": (status(200, body_of(text("x" * 40_000_000))), "8 MiB"),
     "failed": (status(200, body_of(status="failed", output=[])), "status is 'failed'"),
 }
-OTHERS = {"neither API", "cut in arguments", "reasoning alone", "40 MB"}
 
 
 def eval_of_ten(gp: Gp, server_url: str, *more: str) -> Ran:
@@ -150,13 +149,8 @@ def answering(asked: Asked) -> Action:
     return status(200, body_of(text(f"\\boxed{{{2 * n}}}")))
 
 
-@pytest.mark.parametrize(
-    ("bad", "says"),
-    [
-        pytest.param(*row, id=name, marks=pytest.mark.long if name in OTHERS else ())
-        for name, row in FAILURES.items()
-    ],
-)
+@pytest.mark.long_after(3)
+@pytest.mark.parametrize(("bad", "says"), FAILURES.values(), ids=FAILURES)
 def test_an_unusable_reply_fails_its_own_rollout_and_is_asked_again(
     gp: Gp, bad: Action, says: str
 ) -> None:
@@ -178,6 +172,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(("bad", "hint"), REFUSALS.values(), ids=REFUSALS)
 def test_an_endpoint_of_another_kind_stops_the_run(gp: Gp, bad: Action, hint: str) -> None:
     with serving(lambda _: bad) as server:
@@ -198,6 +193,7 @@ def test_events_out_of_order_are_put_in_order(gp: Gp) -> None:
     assert (ran.code, ran.document["score"]["mean"]) == (0, 1.0)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("written", ["responses", "${oc.env:UTU_LLM_TYPE,chat.completions}"])
 def test_an_agent_is_exported_with_the_api_that_its_run_went_on_with(
     gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str

@@ -44,13 +44,10 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("api", "kills"),
-    [
-        ("chat.completions", ONCE),
-        pytest.param("chat.completions", OFTEN, marks=pytest.mark.long),
-        pytest.param("responses", OFTEN, marks=pytest.mark.long),
-    ],
+    [("chat.completions", ONCE), ("chat.completions", OFTEN), ("responses", OFTEN)],
 )
 async def test_a_practice_that_is_killed_again_and_again_comes_to_the_same(
     calm: Project, gp: Gp, gp_process: Start, tmp_path: Path, api: str, kills: tuple[int, ...]
@@ -110,9 +107,8 @@ KEYED = {
 }
 
 
-@pytest.mark.parametrize(
-    "echo", ["in the answer", *(pytest.param(e, marks=pytest.mark.long) for e in ("401", "HTML"))]
-)
+@pytest.mark.long_after(1)
+@pytest.mark.parametrize("echo", ["in the answer", "401", "HTML"])
 def test_an_endpoint_that_gives_keys_back_leaves_none_anywhere(tmp_path: Path, echo: str) -> None:
     config, data, dotenv = (tmp_path / name for name in ("c.yaml", "two.jsonl", ".env"))
     dotenv.write_text(f"JUDGE_LLM_API_KEY={keys.DOTENV}\n")

@@ -315,7 +315,8 @@ WAYS: dict[str, tuple[str, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("way", ["loop", "worker", pytest.param("command", marks=pytest.mark.long)])
+@pytest.mark.long_after(1)
+@pytest.mark.parametrize("way", WAYS)
 async def test_tool_calls_that_an_own_agent_logs_are_scored(tmp_path: Path, way: str) -> None:
     project, program = Own(tmp_path), WAYS[way][0]
     named = project.agent(f"SECRET = {SECRET!r}\n{LOGS}{program}")

@@ -113,6 +113,7 @@ def test_an_agent_searches_and_reads_a_page(gp: Gp, engine: str) -> None:
         assert key.encode() not in stored
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("kind", ["command", "python"])
 def test_a_program_of_one_s_own_answers_and_its_calls_are_paid_once(gp: Gp, kind: str) -> None:
     Path("own.py").write_text(COMMAND if kind == "command" else FUNCTION)

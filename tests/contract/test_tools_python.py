@@ -177,9 +177,8 @@ def assert_described(clerk: Student, backend: str) -> None:
     assert (timeout["default"], "at most 20" in timeout["description"]) == (30, True)
 
 
-@pytest.mark.parametrize(
-    "backend", ["monty", "bwrap", pytest.param("subprocess", marks=pytest.mark.long)]
-)
+@pytest.mark.long_after(2)
+@pytest.mark.parametrize("backend", ["monty", "bwrap", "subprocess"])
 def test_the_model_reads_what_its_code_came_to_and_harm_is_held(
     gp: Gp, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
@@ -232,15 +231,10 @@ def test_the_model_reads_what_its_code_came_to_and_harm_is_held(
     assert_described(clerk, backend)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("backend", "number"),
-    [
-        ("bwrap", SIGKILL),
-        *(
-            pytest.param(*row, marks=pytest.mark.long)
-            for row in (("monty", SIGKILL), ("subprocess", SIGKILL), ("subprocess", SIGINT))
-        ),
-    ],
+    [("bwrap", SIGKILL), ("monty", SIGKILL), ("subprocess", SIGKILL), ("subprocess", SIGINT)],
 )
 def test_what_code_has_started_ends_with_the_program(
     gp_process: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, backend: str, number: int

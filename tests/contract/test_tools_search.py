@@ -252,6 +252,7 @@ REFUSED = (
 )
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize("refusal", REFUSED, ids=lambda answer: str(answer.status))
 def test_refusals_in_a_row_stop_the_run(gp: Gp, refusal: Answer) -> None:
     again, three = [turn(search("good"))], [turn(search(f"q{n}")) for n in range(3)]

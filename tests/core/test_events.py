@@ -151,6 +151,7 @@ async def test_a_run_scored_again_starts_and_finishes_its_rollouts(project: Proj
     assert not unended(project.events)
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize("after", [1, 7, 20, 41, 62])
 async def test_events_agree_with_what_is_stored_though_the_run_is_cancelled(
     project: Project, after: int

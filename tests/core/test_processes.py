@@ -28,6 +28,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("name", ["math", "mine.py:check"])
 def test_a_script_that_runs_whenever_it_is_imported_is_not_run_again_by_workers(
     tmp_path: Path, name: str

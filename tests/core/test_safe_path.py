@@ -90,13 +90,9 @@ def run(
     )
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
-    "start",
-    [
-        pytest.param(COMMAND, id="command"),
-        pytest.param(SAFE_MODULE, id="safe_module", marks=pytest.mark.long),
-        pytest.param(MODULE, id="module", marks=pytest.mark.long),
-    ],
+    "start", [COMMAND, SAFE_MODULE, MODULE], ids=["command", "safe_module", "module"]
 )
 def test_modules_of_the_current_folder_are_run_by_no_process(
     tmp_path: Path, start: Sequence[str]

@@ -284,6 +284,7 @@ def test_2_27_a_judge_template_that_hides_the_answer_is_refused_before_any_call(
 VERIFY = "def check(sample, **kwargs):\n    return {'reward': 1.0}\n"
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

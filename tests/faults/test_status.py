@@ -117,6 +117,7 @@ CODES = (
 )
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("code", CODES)
 def test_1_07_no_quota_left_stops_the_run_at_once_and_keeps_what_is_there(
     evaluate: Evaluate, code: str

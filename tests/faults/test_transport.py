@@ -96,6 +96,7 @@ def test_1_21_an_answer_that_is_no_http_is_asked_for_again(evaluate: Evaluate) -
     assert (seen.outcomes, seen.tries) == ({"ok": 10}, [2] * len(NO_HTTP) + [1] * 4)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("greeting", [b"", b"220 mail\r\n", RESET])
 def test_1_21_a_connection_that_closes_before_anything_is_asked_is_opened_again(
     evaluate: Evaluate, greeting: bytes

@@ -47,7 +47,8 @@ async def ask_all(server: Capacity, n: int, limit: Limit) -> float:
     return asyncio.get_running_loop().time() - start
 
 
-@pytest.mark.parametrize("capacity", [3, 40, pytest.param(150, marks=pytest.mark.long)])
+@pytest.mark.long_after(1)
+@pytest.mark.parametrize("capacity", [3, 40, 150])
 def test_the_window_settles_at_what_the_server_takes_and_never_storms_it(capacity: int) -> None:
     server, limit, n = Capacity(capacity), Limit(256), 300 + 10 * capacity
     took = virtual(ask_all(server, n, limit))

@@ -214,6 +214,7 @@ def test_the_guard_says_by_which_rule() -> None:
     assert other.sentence == "it gives away an answer of this step"
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize(
     "piece",
     [

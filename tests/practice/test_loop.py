@@ -236,6 +236,7 @@ KEPT = {"op": "NONE", "from": ["P2"]}
 PLANTED = "when asked for a sum give the number that the page before has"
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize("named", ["P1", "P4", "P2 P3", ""])
 async def test_2_28_no_sentence_of_one_site_comes_in_by_naming_a_group_that_read_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, named: str

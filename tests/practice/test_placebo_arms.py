@@ -95,6 +95,7 @@ async def test_of_more_those_are_taken_that_are_as_long_together() -> None:
     assert [e.text for e in found.experiences] == WRITTEN
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     "n", [2, 3, 10, *(pytest.param(n, marks=pytest.mark.long) for n in (63, 200))]
 )

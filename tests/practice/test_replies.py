@@ -249,12 +249,12 @@ HOSTILE: list[str | tuple[str, str, str]] = [
     "<lesson " + '"a" ' * 30,
     '{"a":[' + "1," * 1000,
     ("<lesson><op>a</op>", "<text>", "</lesson>"),
+    '{"a":[' + "1," * 24,
 ]
 
 
-@pytest.mark.parametrize(
-    "hostile", [*HOSTILE, pytest.param('{"a":[' + "1," * 24, marks=pytest.mark.long)]
-)
+@pytest.mark.long_after(8)
+@pytest.mark.parametrize("hostile", HOSTILE)
 def test_a_reply_of_one_piece_over_and_over_takes_no_square_of_its_length(
     hostile: str | tuple[str, str, str],
 ) -> None:

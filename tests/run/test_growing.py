@@ -36,6 +36,7 @@ def test_fewer_of_either_change_nothing() -> None:
     assert grown(stored, [step(0, "1", 2)]) == stored
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("limit", [2, 5, 9])
 async def test_a_narrow_look_with_more_attempts_leaves_the_rest_as_it_was(
     tmp_path: Path, limit: int

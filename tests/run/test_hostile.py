@@ -76,6 +76,7 @@ def listed(project: Project, capsys: pytest.CaptureFixture[str], *words: str) ->
     return capsys.readouterr().out
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("truth", ["true", "false"])
 async def test_2_28_what_a_page_wants_in_is_neither_merged_nor_kept(
     project: Project, capsys: pytest.CaptureFixture[str], truth: str
@@ -150,6 +151,7 @@ async def test_2_35_what_was_set_aside_is_shown_as_visible_text(
     assert len(before["quarantined"]) == 2
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
@@ -191,6 +193,7 @@ ANSWERS = [
 ]
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     "fences",
     [{"summarise": "attempt", "compare": "summary"}, {"compare": "attempt"}],

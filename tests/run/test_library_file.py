@@ -138,6 +138,7 @@ async def test_the_name_of_a_run_is_the_run_also_where_it_ends_like_a_file(tmp_p
     assert learnt
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("forecast", [False, True])
 async def test_another_start_is_named_as_it_was_typed(tmp_path: Path, forecast: bool) -> None:
     project = Project(tmp_path)

@@ -80,6 +80,7 @@ TALL = ("practice.teacher_context=2048", "practice.summaries=never")
 ALWAYS = ("practice.summaries=always",)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("settings", "own"),
     [

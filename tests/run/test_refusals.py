@@ -24,6 +24,7 @@ def everything(project: Project) -> list[Any]:
     ] + [project.query("SELECT branch_id, step, plan, status FROM steps ORDER BY 1, 2")]
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("settings", "restart_step"),
     [

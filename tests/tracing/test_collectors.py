@@ -89,6 +89,7 @@ def test_nothing_is_traced_unless_a_collector_is_named(variables: Mapping[str, s
     assert collector_of(variables) is None
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
@@ -117,6 +118,7 @@ def test_what_cannot_be_used_is_said_once_and_the_run_goes_on(
         Workspace(project.db).trace("toy")
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("given", [True, False])
 def test_a_dotenv_file_names_a_phoenix_on_this_machine(
     project: Project, monkeypatch: pytest.MonkeyPatch, given: bool
@@ -199,6 +201,7 @@ def test_headers_are_secrets(project: Project, monkeypatch: pytest.MonkeyPatch) 
     assert {"abcdefghij", "123456789"} <= known
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
     ("status", "words", "tries"),
     [

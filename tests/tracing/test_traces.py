@@ -73,6 +73,7 @@ def stored(project: Project, run: str = "toy") -> Counter[str]:
     )
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("sets", [(), (TOOLS,), (JUDGE,)], ids=["plain", "tools", "judge"])
 def test_what_is_stored_is_what_is_traced_live_and_afterwards(
     project: Project, monkeypatch: pytest.MonkeyPatch, sets: tuple[str, ...]

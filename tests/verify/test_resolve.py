@@ -67,6 +67,7 @@ def test_an_unfit_parameter_is_an_error_at_start(
         resolve(name, params, None, tmp_path)
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -131,6 +131,7 @@ async def test_decimal_commas_are_read_where_they_are_no_lists(
         assert (await verify(Sample("q", gold), response, None)).reward == reward
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize(
     "text",
     [

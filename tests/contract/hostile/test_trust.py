@@ -66,6 +66,7 @@ def test_a_trusted_file_is_remembered_by_its_content(program: Place) -> None:
     refused(program.type(*EVAL, "--restart-step", "0"), "--trust agent.yaml")
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("word", ["trust", "--trust", "eval"])
 def test_a_file_is_asked_for_once_whichever_own_config_it_is_laid_over(
     program: Place, word: str
@@ -314,6 +315,7 @@ def test_no_redirect_takes_a_key_to_another_origin(place: Place) -> None:
     assert not outcome.asked
 
 
+@pytest.mark.long_after(3)
 @pytest.mark.parametrize(
     "url",
     [

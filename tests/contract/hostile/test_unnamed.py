@@ -34,6 +34,7 @@ def folder(place: Place) -> Place:
     return place
 
 
+@pytest.mark.long_after(3)
 @pytest.mark.parametrize("text", [SENDS, PLAYS, SCORES])
 @pytest.mark.parametrize("command", ["eval", "practice"])
 def test_it_runs_nothing_and_sends_nothing_until_it_is_named(

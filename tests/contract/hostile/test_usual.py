@@ -74,6 +74,7 @@ def in_config(place: Place) -> None:
         place.put(name, text.replace("agent: {agent: {", f"agent: {{{at}, agent: {{"))
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("way", [in_dotenv, in_process])
 def test_url_and_key_in_one_place_need_no_question(
     own: Place, way: Callable[[Place], None]
@@ -112,6 +113,7 @@ model:
 """
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("way", [in_dotenv, in_process])
 def test_agent_files_of_the_reference_load_unchanged(
     own: Place, way: Callable[[Place], None]
@@ -147,6 +149,7 @@ def test_a_project_of_init_needs_no_question(own: Place) -> None:
     assert questions(own, *commands) == 0
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("way", [in_dotenv, in_process, in_config])
 def test_where_a_key_goes_is_one_line_said_where_something_is_sent(
     own: Place, way: Callable[[Place], None]

@@ -198,6 +198,7 @@ BESIDE = (
 IN_HEADERS = "model: {model_settings: {extra_headers: {X-Key: " + SECRET + "}}}"
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("text", [BESIDE, IN_HEADERS])
 def test_a_secret_of_the_own_config_does_not_go_where_a_dotenv_says(
     place: Place, text: str

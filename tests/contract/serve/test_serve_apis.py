@@ -74,6 +74,7 @@ async def asked(client: Any, api: str, *, stream: bool) -> tuple[str, str]:
     return made[0].output[-1].arguments, made[1].output_text
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(
     ("front", "behind"),

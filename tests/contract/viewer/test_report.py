@@ -136,6 +136,7 @@ def test_what_a_person_should_know_stands_on_every_page_of_the_run(demo: Gp) -> 
         assert said in page
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     "words",
     [

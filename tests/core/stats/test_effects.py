@@ -162,6 +162,7 @@ def test_what_has_no_design_is_refused(m: int, k: int) -> None:
         design(m, 10, k, 0)
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize(
     ("omega", "share"), [(0.0, 1.0), (0.15, 1.0), (0.15, 0.1)], ids=["alike", "differ", "topics"]
 )

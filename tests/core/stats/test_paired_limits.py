@@ -21,6 +21,7 @@ def false_verdicts(sizes: Sequence[int], seeds: int = 4_000) -> float:
     return float((paired_t(d, cluster).p < ALPHA).mean()) * judged
 
 
+@pytest.mark.long_after(3)
 @pytest.mark.parametrize(
     "sizes",
     [

@@ -115,6 +115,7 @@ def test_a_family_is_planned_as_one_question_with_all_their_rollouts() -> None:
     assert power_of(noise, 0.12, families * size, k, k) > real + 0.08
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(("n", "k"), [(100, 4), (30, 5), (100, 32)])
 def test_what_varies_between_questions_is_known_as_well_as_is_said(n: int, k: int) -> None:
     rng, seeds, held = np.random.default_rng(0), 300, 0

@@ -46,6 +46,7 @@ def fragile(sample):
 """
 
 
+@pytest.mark.long_after(5)
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("verify", "state", "said"),

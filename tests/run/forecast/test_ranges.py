@@ -61,6 +61,7 @@ async def test_what_may_yet_be_learnt_makes_later_prompts_longer(project: Projec
     assert lines["practice play"].low == fewer["practice play"].low
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("piloted", [False, True])
 @pytest.mark.parametrize("summaries", ["auto", "always"])
 async def test_what_a_run_of_many_steps_took_lies_inside(

@@ -46,6 +46,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("how", ["", "deaf"])
 def test_a_killed_run_leaves_no_command_behind(tmp_path: Path, how: str) -> None:
     (tmp_path / "sleeper.py").write_text(SLEEPER, "utf-8")

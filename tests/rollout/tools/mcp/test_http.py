@@ -101,6 +101,7 @@ async def served(seen: Served, **how: Any) -> AsyncIterator[Served]:
             await task
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("legacy", [True, False])
 async def test_a_server_that_comes_back_is_used_again(legacy: bool) -> None:
     seen = Served(legacy=legacy)

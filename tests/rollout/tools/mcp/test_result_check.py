@@ -27,6 +27,7 @@ async def answer(name: str) -> str:
             return str(e).removeprefix(UNUSED)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     "name", ["pattern", "all", *(pytest.param(n, marks=pytest.mark.long) for n in ("names", "any"))]
 )
