@@ -31,6 +31,7 @@ from grpo_practice.config.reading import yaml_reader
 from grpo_practice.config.reading.yaml_reader import Position
 from grpo_practice.core import processes
 from grpo_practice.core.redact import redactor
+from grpo_practice.core.user_code import UserFunction
 from grpo_practice.store import db as database
 from grpo_practice.store import typed_rows
 from grpo_practice.verify.verifier import Verifier
@@ -185,6 +186,23 @@ WORKERS = (
     "grpo_practice.verify.worker",
 )
 """Modules that a worker imports, where it was not copied from a process that has them."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def equal_files_of_users_are_tried_once() -> Iterator[None]:
+    """A process of its own tries to load each verify function first, which takes 60 ms."""
+    rehearse, fine = UserFunction.rehearse, set[tuple[str, str]]()
+
+    def first(function: UserFunction) -> str | None:
+        if (function.func, function.text) in fine:
+            return None
+        if (why := rehearse(function)) is None:
+            fine.add((function.func, function.text))
+        return why
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(UserFunction, "rehearse", first)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

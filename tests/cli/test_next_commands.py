@@ -331,6 +331,7 @@ def test_fewer_attempts_than_stored_are_refused_with_the_option_to_add(demo: Gp)
     assert demo(*words, "-k", "2").code == 0
 
 
+@pytest.mark.long
 def test_a_mended_verify_function_scores_again_with_the_command_that_is_named(
     demo: Gp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

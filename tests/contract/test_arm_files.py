@@ -71,6 +71,7 @@ FORMS = {
 ASKED = ("--model", "sim", "--dataset", "q.jsonl", "--verify", "exact")
 
 
+@pytest.mark.long
 def test_a_library_written_by_hand_stands_beside_what_was_learnt(demo: Gp) -> None:
     Path("hand.yaml").write_text(json.dumps(HAND), "utf-8")
     runs = arms(demo, "eval", "--arms", "none,hand.yaml,full,filler,agent.yaml")

@@ -130,6 +130,7 @@ def test_a_pause_changes_nothing_but_when_it_is_asked(demo: Gp) -> None:
     assert results(done.document) == results(whole)
 
 
+@pytest.mark.long
 def test_what_a_dry_run_says_is_asked_then(demo: Gp) -> None:
     before, tables = asked(), query("SELECT count(*) FROM libraries")
     ahead = demo(*ALL, "--dry-run", "--json").document
@@ -194,6 +195,7 @@ def test_an_arm_with_more_attempts_keeps_them(demo: Gp) -> None:
     assert [arm["k"] for arm in found["arms"]] == [4, 2]
 
 
+@pytest.mark.long
 def test_arms_are_agents_files_and_libraries_too(demo: Gp) -> None:
     first = query("SELECT library_out FROM v_steps WHERE run_id = 'demo' AND step = 0")[0][0]
     text = Path("agent.yaml").read_text("utf-8")

@@ -24,6 +24,7 @@ async def play(project: Project, *names: str, sets: tuple[str, ...] = (), **more
     return await Workspace(project.db).evaluate_arms_async(names, sets=sets, **(given | more))
 
 
+@pytest.mark.long
 async def test_all_arms_together_have_no_more_in_flight_than_one(project: Project) -> None:
     async with served() as endpoint:
         at = endpoint.override().removeprefix("evaluation.")

@@ -33,6 +33,7 @@ def listed(gp: Gp, ref: str) -> dict[str, str]:
     return {e["id"]: e["text"] for e in document["experiences"]}
 
 
+@pytest.mark.long
 def test_an_experience_is_removed_in_a_library_beside_the_run_s(demo: Gp) -> None:
     before, whole = state(), listed(demo, "demo")
     made = demo("experiences", "remove", "E3", "e7", "--run", "demo")
@@ -93,6 +94,7 @@ def test_what_was_set_aside_comes_in_by_hand_alone(demo: Gp) -> None:
     assert demo("db", "check").code == 0
 
 
+@pytest.mark.long
 def test_labels_of_a_library_made_by_hand_are_its_own(demo: Gp) -> None:
     change(
         """UPDATE operations SET status = 'quarantined', reason = 'odd', text = 'New: by hand.'

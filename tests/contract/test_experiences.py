@@ -56,6 +56,7 @@ def removed(gp: Gp, run: str) -> list[dict[str, Any]]:
     return [one.document for one in shown]
 
 
+@pytest.mark.long
 def test_a_removed_experience_is_shown_as_removed(demo: Gp) -> None:
     """Which seed removes one, with more against it than for it, follows from the prompts' texts."""
     for seed in (17, *range(40)):

@@ -237,6 +237,7 @@ async def test_1_54_and_1_55_a_verify_function_that_misbehaves_gives_no_reward(
         assert f"(coverage {100 * report.score.coverage:.1f} %)" in shown
 
 
+@pytest.mark.long
 async def test_1_60_a_teacher_that_cannot_be_read_leaves_the_library_as_it_was(
     tmp_path: Path,
 ) -> None:

@@ -103,6 +103,7 @@ def test_attempts_that_were_added_to_one_score_are_asked_for_the_other(toy: Gp) 
     assert not_measured(toy(*EXPORT, "--force").err) == []
 
 
+@pytest.mark.long
 def test_an_evaluation_that_is_in_the_way_is_begun_anew(toy: Gp) -> None:
     hot = "evaluation.agent.model.model_settings.temperature=0.9"
     assert toy(*EVALUATE, "--set", hot).code == 0

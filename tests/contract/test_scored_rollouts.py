@@ -155,6 +155,7 @@ async def test_calls_of_an_own_agent_are_those_that_its_model_made(tmp_path: Pat
 RULES = {"required": ["say"], "at_most": {"say": 1}, "arguments": {"say": {"to": "{answer}"}}}
 
 
+@pytest.mark.long
 def test_rules_about_tool_calls_score_a_stored_rollout_as_a_live_one(
     gp: Gp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

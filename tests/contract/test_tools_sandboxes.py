@@ -87,6 +87,7 @@ def says(text: str) -> str:
     return f"os.write(1, b'{text}'); os._exit(0)"
 
 
+@pytest.mark.long
 def test_what_cannot_be_a_backend_is_said_with_the_way_out(
     gp: Gp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

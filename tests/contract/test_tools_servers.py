@@ -137,6 +137,7 @@ def test_1_48_a_call_that_fails_fails_no_other(gp: Gp, tmp_path: Path) -> None:
     assert notes.read_text().count("MiB") <= 2 * 16 + 2
 
 
+@pytest.mark.long
 def test_a_server_that_only_fails_stops_the_run(gp: Gp) -> None:
     fails = [calling("crash", n=n) for n in range(5)]
     clerk = Student(*fails[:4], calling("say"), *fails, calling("crash"))

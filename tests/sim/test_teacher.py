@@ -214,6 +214,7 @@ def test_an_experience_that_losers_followed_is_named_as_misleading() -> None:
     assert all(len(lessons) == 1 for lessons in remedies), "and the remedy is not said again"
 
 
+@pytest.mark.long
 def test_at_most_as_many_lessons_as_asked_for_are_given() -> None:
     harmful = library_of(DEFAULT.key("posts", "harm"))
     assert max(len(lessons) for lessons in misled(harmful, limit=1)) == 1

@@ -48,6 +48,7 @@ def test_an_expression_may_be_named_like_a_column(tmp_path: Path) -> None:
         assert tuple(db.execute("SELECT 1.5 AS step, 'x' AS n").fetchone()) == (1.5, "x")
 
 
+@pytest.mark.long
 async def test_a_page_that_is_being_read_does_not_keep_the_viewer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

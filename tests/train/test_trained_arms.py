@@ -124,6 +124,7 @@ async def test_weights_that_are_not_exported_or_of_elsewhere_are_named(
         assert "grpo-practice export-agent --run toy/train --merge" in (caught.value.hint or "")
 
 
+@pytest.mark.long
 async def test_stored_arms_that_were_not_played_are_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ async def test_what_is_likely_to_do_harm_goes_and_nothing_else(project: Measured
     assert "[E3]" not in workspace.export(made, format="md").text
 
 
+@pytest.mark.long
 async def test_nothing_is_removed_where_nothing_or_everything_does_harm(
     project: Measured,
 ) -> None:
