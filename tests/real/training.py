@@ -3,17 +3,20 @@
     python -m tests.real.training [--seeds 1] [--steps 8]
 
 For each seed: a training with the real rewards, one with rewards by a coin (`coin.py`), and the
-evaluation of both beside the base model on questions that neither was trained on. Then, once: the
-base model at temperature 0, whole weights instead of LoRA, and a search of two trials.
+evaluation of both beside the base model on questions that neither was trained on. Then, once: base
+and trained model at temperature 0, whole weights instead of LoRA, and a search of two trials. The
+rewards of each step are written to `rewards.json`, of which `make pictures` draws the curve.
 """
 
 # ruff: noqa: T201
 
 import argparse
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from tests.real.questions import capitals, parts
 from tests.real.servers import Server, transformers
 
 PLACE = install.FOLDER / "train"
+LEARNT = PLACE / "learnt-0-trained/model"
 COIN = '''
 """Rewards that say nothing about the answer: the control."""
 import hashlib
@@ -60,7 +64,7 @@ def main() -> int:
     PLACE.mkdir(parents=True, exist_ok=True)
     (PLACE / "coin.py").write_text(COIN, "utf-8")
     folder = Folder(PLACE)
-    practise, test, select = parts(capitals(), 32, 48, 16)
+    practise, test, select = parts(capitals(), 32, 48, 13)
     for name, rows in {"train": practise, "test": test, "select": select}.items():
         folder.upload(f"capitals-{name}", rows)
     with transformers(python) as server:
@@ -75,12 +79,14 @@ def main() -> int:
             _train(folder, coin)
             arms = f"base,{learnt}-trained/agent.yaml,{coin}-trained/agent.yaml"
             _typed(folder, "eval", "--config", f"{learnt}.yaml", "--arms", arms)
+        _write_rewards(folder, given.seeds)
         write_config(folder, server, "whole", train={"steps": given.steps, **WHOLE})
         _train(folder, "whole")
         _typed(folder, "eval", "--config", "whole.yaml", "--arms", "base,whole-trained/agent.yaml")
-        cold = "evaluation.agent.model.model_settings.temperature=0"
-        greedy = ("--exp-id", "greedy", "--set", cold, "-k", "1")
-        _typed(folder, "eval", "--config", "learnt-0.yaml", *greedy)
+        for name, model in {"cold": server.model, "cold-learnt": LEARNT}.items():
+            write_config(folder, replace(server, model=str(model)), name, temperature=0)
+            _typed(folder, "eval", "--config", f"{name}.yaml", "-k", "1")
+        _typed(folder, "runs", "compare", "cold/eval", "cold-learnt/eval")
         space = {"learning_rate": [3.0e-5, 1.0e-4]}
         write_config(
             folder, server, "tune", train={"steps": given.steps // 2, "tune": {"space": space}}
@@ -90,12 +96,12 @@ def main() -> int:
 
 
 def write_config(folder: Folder, server: Server, name: str, **more: Any) -> None:
-    """Write NAME.yaml for an experiment NAME; `train` and `verify` differ from the example."""
+    """Write NAME.yaml for an experiment NAME; `more` differs from the example."""
     folder.config(
         name,
         name,
         server,
-        settings={"temperature": 0.7, "max_tokens": 16},
+        settings={"temperature": more.pop("temperature", 0.7), "max_tokens": 16},
         instructions="Answer the question in one short sentence.",
         data={"practice_dataset_name": "capitals-train"},
         practice={"rollout_temperature": 0.7, "select_dataset": "capitals-select"},
@@ -114,6 +120,18 @@ def _train(folder: Folder, name: str) -> None:
     _typed(folder, "train", "--config", f"{name}.yaml")
     target = ("-o", f"{name}-trained", "--force")  # a second run of this example resumes
     _typed(folder, "export-agent", "--run", f"{name}/train", "--merge", *target)
+
+
+def _write_rewards(folder: Folder, seeds: int) -> None:
+    """Write the mean reward of each step of each training, by what gave the rewards."""
+
+    def rewards(name: str) -> list[float]:
+        steps = folder.json("runs", "show", f"{name}/train")["steps"]
+        return [round(step["stats"]["mean_reward"], 3) for step in steps]
+
+    kinds = ("learnt", "coin")
+    found = {kind: [rewards(f"{kind}-{seed}") for seed in range(seeds)] for kind in kinds}
+    (PLACE / "rewards.json").write_text(json.dumps(found) + "\n", "utf-8")
 
 
 def _typed(folder: Folder, *words: str) -> None:
