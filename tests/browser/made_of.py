@@ -10,9 +10,12 @@ MADE_OF = PICTURES / "made_of.json"
 SCHEMES = ("light", "dark")
 PARTS = ("report", "questions")
 """Parts of the report of which there is a picture."""
+TRAINED = PICTURES / "training.json"
+"""What `make real-train` wrote to `rewards.json`; the picture of the training is made of it."""
 SOURCES = (
     *("charts.py", "templates/base.html", "templates/charts.html", "templates/report.html"),
     *("templates/report_run.html", "templates/run_parts.html", "templates/style.css"),
+    *("training.py", "templates/training.html"),
 )
 """Files in `viewer/` that decide how the pictures look."""
 

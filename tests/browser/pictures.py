@@ -1,4 +1,4 @@
-"""Make the pictures of the README: `make pictures`. Everything in them is simulated."""
+"""Make the pictures of README and docs: `make pictures`. All but the training are simulated."""
 
 import asyncio
 import io
@@ -12,6 +12,7 @@ from typing import Any
 from grpo_practice import Workspace
 from tests.browser.browser import WIDE, Scheme, browsing, file_url
 from tests.browser.made_of import MADE_OF, PICTURES, present
+from tests.browser.training_page import training_page
 from tests.pictures_terminal import terminal_svg
 
 SCALE = 2
@@ -23,12 +24,18 @@ async def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     with TemporaryDirectory() as name:
         folder, report = Path(name) / "demo", Path(name) / "report.html"
+        training = Path(name) / "training.html"
+        training.write_text(training_page(), "utf-8")
         command = [sys.executable, "-m", "grpo_practice", "demo", "--keep", str(folder)]
         await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
         Workspace(folder / "grpo-practice.db").report("demo", output=report)
         schemes: tuple[Scheme, ...] = ("light", "dark")
         for scheme in schemes:
             await _show(file_url(report), scheme)
+            async with browsing(file_url(training), scheme=scheme, scale=SCALE) as window:
+                await window.look(file_url(training))
+                picture = await window.page.locator("main").screenshot()
+            (PICTURES / f"training-{scheme}.png").write_bytes(_small(picture))
             (PICTURES / f"terminal-{scheme}.svg").write_text(terminal_svg(scheme), "utf-8")
     MADE_OF.write_text(json.dumps(present(), indent=2) + "\n", "utf-8")
 
