@@ -1,18 +1,13 @@
 import sys
 
 import pytest
-import sympy
-from latex2sympy2_extended import latex2sympy2
-from math_verify.parser import LatexExtractionConfig, normalize_latex
 
-from grpo_practice.verify import symbolic
 from grpo_practice.verify.answers import StatedAnswer, gold_texts, read_answer
 from grpo_practice.verify.math import too_costly
 from grpo_practice.verify.notation import notation
 from tests.verify.hard_answers import PAIRS
 
 ONLY_FULL = "x^{2}+3x+2"
-CONFIG = LatexExtractionConfig().normalization_config
 
 
 def texts() -> list[str]:
@@ -30,8 +25,15 @@ def texts() -> list[str]:
 
 @pytest.mark.long
 def test_the_quick_reader_gives_the_same_tree_as_the_full_one_or_an_error() -> None:
+    import sympy
+    from latex2sympy2_extended import latex2sympy2
+    from math_verify.parser import LatexExtractionConfig, normalize_latex
+
+    from grpo_practice.verify import symbolic
+
+    config = LatexExtractionConfig().normalization_config
     for text in texts():
-        latex = normalize_latex(text, CONFIG)
+        latex = normalize_latex(text, config)
         try:
             quick = symbolic._Quick(None, True, False).parse(latex)
         except Exception:  # noqa: BLE001 - the reader raises Exception itself
@@ -43,16 +45,20 @@ def test_the_quick_reader_gives_the_same_tree_as_the_full_one_or_an_error() -> N
 
 
 def test_what_the_quick_reader_cannot_read_is_read_the_full_way() -> None:
+    from grpo_practice.verify import symbolic
+
     with pytest.raises(Exception, match="expected"):
         symbolic._Quick(None, True, False).parse(ONLY_FULL)
     assert symbolic.readable(ONLY_FULL)
 
 
 def test_math_verify_uses_it() -> None:
+    from grpo_practice.verify import symbolic
+
     assert sys.modules["math_verify.parser"].latex2sympy is symbolic._latex2sympy
 
 
 def test_warming_reads_every_kind() -> None:
-    from grpo_practice.verify import warmup
+    from grpo_practice.verify import symbolic, warmup
 
     assert all(symbolic.readable(text) for kind in warmup._KINDS for text in kind)

@@ -3,16 +3,23 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.core.errors import ConfigError, EndpointRefusedError
 from grpo_practice.rollout.tools import ToolError
-from grpo_practice.rollout.tools.mcp import connection, server
-from grpo_practice.rollout.tools.mcp.listing import fitting
-from grpo_practice.rollout.tools.mcp.transport import Notes
+from tests.late import Late
 from tests.rollout.tools.mcp.kits import alive, ask, kit, opened, until
+
+if TYPE_CHECKING:
+    from grpo_practice.rollout.tools.mcp import listing, transport
+else:
+    listing = Late("grpo_practice.rollout.tools.mcp.listing")
+    transport = Late("grpo_practice.rollout.tools.mcp.transport")
+
+MCP = "grpo_practice.rollout.tools.mcp"
 
 
 async def refused(toolkit: McpToolkit) -> str:
@@ -23,6 +30,7 @@ async def refused(toolkit: McpToolkit) -> str:
 
 
 def test_names_that_endpoints_refuse_are_made_to_fit_the_same_way_each_time() -> None:
+    fitting = listing.fitting
     assert fitting("näme/" + "x" * 80) != fitting("näme/" + "x" * 81)
     assert (fitting("fs.read"), fitting("")) == ("fs_read", "_")
 
@@ -30,7 +38,7 @@ def test_names_that_endpoints_refuse_are_made_to_fit_the_same_way_each_time() ->
 async def test_a_server_that_never_answers_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(connection, "START_S", 4.0)
+    monkeypatch.setattr(f"{MCP}.connection.START_S", 4.0)
     hows = ("hangs", "garbage")
     hangs, garbage = await asyncio.gather(*(refused(kit(how, str(tmp_path / how))) for how in hows))
     assert "was not ready within 4 s" in hangs
@@ -40,8 +48,8 @@ async def test_a_server_that_never_answers_is_given_up(
 
 
 async def test_a_server_found_dead_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    notes = Notes()
-    monkeypatch.setattr(connection, "Notes", lambda: notes)
+    notes = transport.Notes()
+    monkeypatch.setattr(f"{MCP}.connection.Notes", lambda: notes)
     async with opened(kit()) as tools:
         pid = int(await ask(tools["pid"]))
         monkeypatch.undo()
@@ -53,7 +61,7 @@ async def test_a_server_found_dead_costs_nothing(monkeypatch: pytest.MonkeyPatch
 async def test_a_server_that_cannot_be_started_again_stops_the_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(server, "WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr(f"{MCP}.server.WAITS_S", (0.0, 0.0))
     notes = tmp_path / "notes"
     async with opened(kit("useless", str(notes))) as tools:
         with pytest.raises(ToolError):

@@ -11,7 +11,6 @@ import pytest
 from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.core.errors import ConfigError, EndpointRefusedError
 from grpo_practice.rollout.tools import ToolError
-from grpo_practice.rollout.tools.mcp import server as shared
 from tests.late import Late
 from tests.rollout.tools.fakes import SCOPE, FakeLedger, box
 from tests.rollout.tools.mcp.kits import ask, opened
@@ -119,7 +118,7 @@ async def test_a_server_that_comes_back_is_used_again(legacy: bool) -> None:
 
 
 async def test_a_server_that_stays_away_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "WAITS_S", (0.0, 0.1))
+    monkeypatch.setattr("grpo_practice.rollout.tools.mcp.server.WAITS_S", (0.0, 0.1))
     seen = Served()
     async with served(seen):
         context = opened(seen.kit())

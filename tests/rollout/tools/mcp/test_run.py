@@ -12,7 +12,6 @@ import pytest
 
 from grpo_practice.core.errors import EndpointRefusedError
 from grpo_practice.core.events import CallFinished, ToolFinished
-from grpo_practice.rollout.tools.mcp import server
 from tests.contract.project import CONFIG, Served, served
 from tests.rollout.tools.mcp.kits import HERE, alive
 from tests.rollout.tools.mcp.test_stateful import pids
@@ -110,7 +109,7 @@ async def test_a_killed_evaluation_goes_on_with_the_state_there_was(tmp_path: Pa
 async def test_a_server_that_is_gone_for_good_stops_the_run_and_scores_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "WAITS_S", (0.0,))
+    monkeypatch.setattr("grpo_practice.rollout.tools.mcp.server.WAITS_S", (0.0,))
     project = project_of(tmp_path, "useless")
     async with served(calling("crash", "count")) as endpoint:
         with pytest.raises(EndpointRefusedError, match="no longer usable"):
