@@ -6,16 +6,22 @@ import sys
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.data import parquet, parquet_pages
 from grpo_practice.data.read import read_samples
 from grpo_practice.data.text_lines import Row
+from tests.late import Late
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+else:
+    pa = Late("pyarrow")
+    pq = Late("pyarrow.parquet")
 
 
 def write(folder: Path, columns: dict[str, Any], **how: Any) -> Path:

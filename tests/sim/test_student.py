@@ -2,7 +2,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from scipy import special  # not scipy.stats: that imports half of scipy
 
 from grpo_practice.core.calls import Message
 from grpo_practice.core.prompts.system import system_prompt
@@ -22,6 +21,8 @@ def rewards(question: str, messages: list[Message], n: int, world: World = DEFAU
 
 @pytest.mark.long
 def test_10_000_answers_have_the_chances_of_truth() -> None:
+    from scipy import special  # not scipy.stats: that imports half of scipy
+
     system = system_prompt(INSTRUCTIONS, LIBRARY)
     keys = [HELP, DEFAULT.key("posts", "harm"), DEFAULT.key("speed", "null")]
     n = 100

@@ -1,10 +1,17 @@
 """Student's t and the beta distribution, against scipy's."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
-from scipy import special
 
 from grpo_practice.core.stats.distributions import beta_below, beta_point, t_beyond, t_point
+from tests.late import Late
+
+if TYPE_CHECKING:
+    from scipy import special
+else:
+    special = Late("scipy.special")
 
 DEGREES = [0.3, 1, 1.7, 2, 5, 9.4, 30, 99, 1000, 50_000]
 
