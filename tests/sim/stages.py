@@ -116,16 +116,19 @@ def compare(
 
 
 def propose(
-    lessons: Sequence[str], library: Library = EMPTY, seed: int = 0
+    lessons: Sequence[str], library: Library = EMPTY, seed: int = 0, world: World = DEFAULT
 ) -> list[dict[str, Any]]:
     slots = {**GOALS, "experiences": experience_lines(library), "lessons": lessons}
-    operations = ending(ask(PROMPTS["propose"].render(FENCES, **slots), seed))["operations"]
+    operations = ending(ask(PROMPTS["propose"].render(FENCES, **slots), seed, world))["operations"]
     assert isinstance(operations, list)
     return operations
 
 
 def merge(
-    operations: Sequence[dict[str, Any]], library: Library = EMPTY, seed: int = 0
+    operations: Sequence[dict[str, Any]],
+    library: Library = EMPTY,
+    seed: int = 0,
+    world: World = DEFAULT,
 ) -> list[dict[str, Any]]:
     """The merged list; proposals are called P1, P2, … in the order given."""
     by_target: dict[str, list[dict[str, Any]]] = {}
@@ -140,7 +143,7 @@ def merge(
         "votes": {},
         "size": None,
     }
-    merged = ending(ask(PROMPTS["merge"].render(FENCES, **slots), seed))["operations"]
+    merged = ending(ask(PROMPTS["merge"].render(FENCES, **slots), seed, world))["operations"]
     assert isinstance(merged, list)
     return merged
 

@@ -5,7 +5,7 @@ import pytest
 
 from grpo_practice.core.calls import Reply
 from grpo_practice.core.prompts.system import experience_lines
-from grpo_practice.core.types import Experience, Library
+from grpo_practice.core.types import Experience, Library, Operation
 from grpo_practice.practice.replies import read_operations
 from grpo_practice.sim import DEFAULT, World, answer
 from grpo_practice.sim.experience_texts import advice, text, told
@@ -162,8 +162,8 @@ def test_an_experience_of_nobody_of_this_world_is_not_taken_for_the_lesson() -> 
     assert propose([sentence(DEFAULT, HELP)], foreign) == [ADD]
 
 
-def test_some_merges_name_no_proposals_and_some_what_stays() -> None:
-    """As models do, so that a run of this world sees what becomes of such a merge."""
+def inexact(world: World, seed: int) -> tuple[Operation, ...]:
+    """A merge of one update, in the mixed formats of models."""
     update = {"id": "P1", "op": "UPDATE", "finding": None, "text": text(DEFAULT, HELP)}
     library = library_of(SPEED, HARM)
     slots: dict[str, Any] = {
@@ -173,14 +173,25 @@ def test_some_merges_name_no_proposals_and_some_what_stays() -> None:
         "votes": {},
         "size": None,
     }
+    body = {"messages": PROMPTS["merge"].render(FENCES, **slots), "seed": seed}
+    reply = Reply(answer(body, world)["choices"][0]["message"])
+    changed, *rest = read_operations(reply, library, limit=9, proposals=1)
+    assert (changed.op, changed.target, changed.text) == ("UPDATE", "E2", update["text"])
+    return changed, *rest
+
+
+def test_some_merges_name_no_proposals_and_some_what_stays() -> None:
+    """As models do, so that a run of this world sees what becomes of such a merge."""
     seen = Counter[tuple[bool, bool]]()
     for seed in range(300):
-        body = {"messages": PROMPTS["merge"].render(FENCES, **slots), "seed": seed}
-        reply = Reply(answer(body)["choices"][0]["message"])
-        changed, *rest = read_operations(reply, library, limit=9, proposals=1)
-        assert (changed.op, changed.target, changed.text) == ("UPDATE", "E2", update["text"])
+        changed, *rest = inexact(DEFAULT, seed)
         assert [(op.op, op.target, op.from_ops) for op in rest] in ([], [("NONE", "E1", ())])
         seen[bool(changed.from_ops), bool(rest)] += 1
     assert len(seen) == 4, "also both in one merge"
     assert 30 < sum(n for (named, _), n in seen.items() if not named) < 90
     assert 30 < sum(n for (_, none), n in seen.items() if none) < 90
+
+
+def test_a_merge_of_a_teacher_that_names_no_experience_lists_nothing_that_stays() -> None:
+    world = World(teacher=Teaching(adds=1.0))
+    assert all(len(inexact(world, seed)) == 1 for seed in range(60))

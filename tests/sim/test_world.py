@@ -102,6 +102,17 @@ def test_shares_of_kinds_follow_the_rule() -> None:
     assert all(size == 0 or 1.5 <= size <= 2.5 for size in sizes)
 
 
+def test_harm_may_have_a_range_of_its_own() -> None:
+    world = World(rule=Rule(p_null=0.0, size=(0.0, 1.3), harm_size=(0.0, 0.9)))
+    effects = [world.item(f"percent-{i:04x}").own for i in range(4_000)]
+    assert -0.9 < min(effects) < -0.85
+    assert 1.25 < max(effects) < 1.3
+    assert sum(effect > 0 for effect in effects) == pytest.approx(1_600, abs=120)
+    assert replace(world, rule=replace(world.rule, harm_size=None)).item("percent-0000").own == (
+        pytest.approx(effects[0] if effects[0] > 0 else effects[0] / 0.9 * 1.3)
+    )
+
+
 def test_an_unknown_question_has_no_chance() -> None:
     assert WORLD.p("What is 2 + 2?", HELPFUL, 0) == 0.0
 
@@ -127,15 +138,16 @@ def test_lessons_get_better_with_witnesses_on_both_sides() -> None:
 def test_a_world_is_loaded_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "world.json"
     path.write_text(
-        '{"seed": 7, "difficulty": {"a": 2, "b": 3}, "rule": {"size": [1, 2]},'
+        '{"seed": 7, "difficulty": {"a": 2, "b": 3}, "rule": {"size": [1, 2], "harm_size": [0, 1]},'
         ' "items": {"percent-aa": {"kind": "harm", "own": -1, "other": 0}}, "dilution": 1.5,'
-        ' "task": "labels", "teacher": {"noise": 0.3, "forms": "mixed"},'
+        ' "task": "labels", "teacher": {"noise": 0.3, "wordings": 4},'
         ' "jitter": 0.5, "drift": -2, "fail": {"wrong": 0.1}}'
     )
     loaded = World.load(path)
     assert (loaded.seed, loaded.dilution, loaded.rule.size) == (7, 1.5, (1.0, 2.0))
     assert loaded.difficulty == Difficulty(2, 3)
-    assert (loaded.task, loaded.teacher) == ("labels", Teaching(noise=0.3, forms="mixed"))
+    assert loaded.rule.harm_size == (0.0, 1.0)
+    assert (loaded.task, loaded.teacher) == ("labels", Teaching(noise=0.3, wordings=4))
     assert loaded.item("percent-aa") == Item("harm", -1.0, 0.0)
     assert (loaded.jitter, loaded.drift, loaded.fail) == (0.5, -2.0, Failing(0.0, 0.1))
 
@@ -150,6 +162,10 @@ def test_a_world_is_loaded_from_its_file(tmp_path: Path) -> None:
         ('{"items": {"k": {"kind": "good", "own": 1, "other": 0}}}', r"items\.k\.kind"),
         ('{"task": "sums"}', "task"),
         ('{"teacher": {"noise": 1.5}}', "noise must be a share"),
+        ('{"teacher": {"bias": -0.1}}', "bias must be a share"),
+        ('{"teacher": {"adds": 2}}', "adds must be a share"),
+        ('{"teacher": {"truism": 1.01}}', "truism must be a share"),
+        ('{"teacher": {"wordings": 5}}', r"teacher\.wordings"),
         ('{"teacher": {"forms": "yaml"}}', r"teacher\.forms"),
         ('{"jitter": -1}', "jitter must be a finite number of at least 0"),
         ('{"jitter": 1e999}', "jitter: .*finite"),

@@ -8,7 +8,7 @@ state the topic of the experience (`about`) and its name (`named`).
 import re
 
 from grpo_practice.sim.questions import LORE, Advice, Lore
-from grpo_practice.sim.world import World, topic_of
+from grpo_practice.sim.world import TRUISM, World, topic_of, unit
 
 MARKER = re.compile(r"\(#([a-z]+-[0-9a-f]{2,})\)")
 # An experience must not mention the label of another one, which may be removed later.
@@ -20,6 +20,13 @@ NULL = (
     Advice("Tidy work", "write every number down on a line of its own"),
 )
 """Advice without any effect, on any topic."""
+_FRAMES = (
+    "When {when}, {warning}{do}.",
+    "If {when}: {warning}{do}.",
+    "Whenever {when}, {warning}be sure to {do}.",
+    "As soon as {when}, {warning}{do}.",
+)
+"""Wordings of a lesson."""
 
 
 def advice(world: World, key: str) -> Advice:
@@ -34,7 +41,7 @@ def advice(world: World, key: str) -> Advice:
     return LORE[topic].right if kind == "help" else LORE[topic].wrong[second]
 
 
-def told(key: str, do: str, *, instead_of: str | None = None) -> str:
+def told(key: str, do: str, *, instead_of: str | None = None, wording: int = 0) -> str:
     """Return a lesson that recommends this method in these words: `When …, … . (#key)`.
 
     The corresponding formula is added if there is one, because models often write formulas.
@@ -42,7 +49,18 @@ def told(key: str, do: str, *, instead_of: str | None = None) -> str:
     lore = LORE[topic_of(key)]
     tex = next((a.tex for a in _sayings(lore) if a.do == do), "")
     warning = f"do not follow {instead_of}, which misled, but " if instead_of else ""
-    return f"When {lore.when}, {warning}{do}{f', ${tex}$' if tex else ''}. (#{key})"
+    do += f", ${tex}$" if tex else ""
+    return f"{_FRAMES[wording].format(when=lore.when, warning=warning, do=do)} (#{key})"
+
+
+def wording_of(world: World, sha: str) -> int:
+    """Return the index of the wording in which the teacher answers this request."""
+    return int(unit(world.seed, "wording", sha) * world.teacher.wordings)
+
+
+def truism(nth: int) -> str:
+    """Return advice that names no situation, the same for all questions."""
+    return f"Always {NULL[nth].do}. (#{TRUISM}-{nth:02x})"
 
 
 def text(world: World, key: str) -> str:
@@ -52,17 +70,24 @@ def text(world: World, key: str) -> str:
 
 def named(lesson: str) -> str:
     """Convert a lesson to an experience: prefix the name of its advice, or else its first words."""
-    topic, plain = about(lesson), _WARNING.sub("", lesson)
-    found = next((a for a in _sayings(LORE[topic]) if a.do in plain), None) if topic else None
+    topic, plain = about(lesson), without_warning(lesson)
+    found = next((a for a in (_sayings(LORE[topic]) if topic else NULL) if a.do in plain), None)
     name = found.name if found else " ".join(plain.partition(", ")[2].split()[:3])
     return f"{name or 'Lesson'}: {plain}"
+
+
+def without_warning(lesson: str) -> str:
+    """Return the lesson without a warning about an experience of the library."""
+    return _WARNING.sub("", lesson)
 
 
 def about(text: str) -> str | None:
     """Return the topic of a text, as determined by its words or else by its marker."""
     said = next((name for name, lore in LORE.items() if lore.when in text), None)
     marker = MARKER.search(text)
-    return said or (topic_of(marker[1]) if marker else None)
+    if said or marker is None or marker[1].startswith(f"{TRUISM}-"):
+        return said
+    return topic_of(marker[1])
 
 
 def keys_in(text: str) -> list[str]:

@@ -39,14 +39,21 @@ class Edit:
 
 
 def propose(asked: SimRequest, world: World) -> str:
-    """Write one operation per lesson, in the requested format."""
+    """Write one operation per lesson, in the requested format.
+
+    A teacher that leaves out the names of experiences (`Teaching.adds`) also adds what is there.
+    """
     library = {label: key_of(text) for label, text in teacher_prompts.library(asked).items()}
-    edits = [_edit(lesson, library) for lesson in asked.fenced("lesson")]
+    repeats = world.teacher.adds > 0
+    edits = [_edit(lesson, library, repeats=repeats) for lesson in asked.fenced("lesson")]
     return _operations(f"There are {len(edits)} lessons.", edits, asked, world)
 
 
-def _edit(lesson: str, library: Mapping[str, str | None]) -> Edit:
-    """Return the edit that a lesson implies; without a marker, a lesson implies no change."""
+def _edit(lesson: str, library: Mapping[str, str | None], *, repeats: bool) -> Edit:
+    """Return the edit that a lesson implies; without a marker, a lesson implies no change.
+
+    With `repeats`, a lesson that names no experience is added even if the library holds it.
+    """
     key = key_of(lesson)
     held = next((label for label, there in library.items() if key and there == key), None)
     confirmed, misled = _label(_CONFIRMED, lesson), _label(_MISLED, lesson)
@@ -55,7 +62,7 @@ def _edit(lesson: str, library: Mapping[str, str | None]) -> Edit:
     if misled in library:
         fresh = key is not None and held is None
         return Edit("UPDATE", misled, named(lesson)) if fresh else Edit("DELETE", misled)
-    if key is None or held:
+    if key is None or (held and not repeats):
         return Edit("NONE", held)
     return Edit("ADD", None, named(lesson))
 
@@ -98,7 +105,9 @@ def _as_models_do(edits: Sequence[Edit], asked: SimRequest, world: World) -> lis
         written = [replace(edit, stands_for=()) for edit in written]
     changed = {edit.target for edit in edits}
     stays = [label for label in teacher_prompts.library(asked) if label not in changed]
-    if stays and unit(world.seed, "stays", asked.sha) < SAYS_NONE:
+    # A teacher that never names an experience does not name it here, either.
+    says_none = SAYS_NONE * (1 - world.teacher.adds)
+    if stays and unit(world.seed, "stays", asked.sha) < says_none:
         written.append(Edit("NONE", stays[0]))
     return written
 

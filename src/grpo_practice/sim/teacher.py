@@ -10,9 +10,18 @@ library before the comparison therefore learns less.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from grpo_practice.sim import teacher_prompts
-from grpo_practice.sim.experience_texts import NULL, about, advice, told
+from grpo_practice.sim.experience_texts import (
+    NULL,
+    about,
+    advice,
+    told,
+    truism,
+    without_warning,
+    wording_of,
+)
 from grpo_practice.sim.questions import LORE, find
 from grpo_practice.sim.reply_formats import Entry, written
 from grpo_practice.sim.request import SimRequest
@@ -75,11 +84,28 @@ def compare(asked: SimRequest, world: World) -> str:
     shown = (
         f"{len(sides.better)} better and {len(sides.worse)} worse attempts show how they worked."
     )
-    if unit(world.seed, "noise", asked.sha) < world.teacher.noise:
+    if topic in world.biased or unit(world.seed, "noise", asked.sha) < world.teacher.noise:
         sides = sides.reversed()
     way, sides = _conclusion(topic, sides, asked, world)
-    lessons = _lessons(topic, way, sides, asked, world)[: teacher_prompts.limit(asked)]
-    return written("lessons", lessons, shown, asked, world)
+    lessons = list(_lessons(topic, way, sides, asked, world))
+    for n, lesson in enumerate(lessons):
+        if world.happens(world.teacher.adds, "adds", asked.sha, n):
+            lessons[n] = _without_target(lesson)
+    given = list(filter(None, lessons))[: teacher_prompts.limit(asked)]
+    return written("lessons", [*_truisms(asked, world), *given], shown, asked, world)
+
+
+def _truisms(asked: SimRequest, world: World) -> list[Entry]:
+    """Return the truism that the comparison begins with, if any."""
+    if not world.happens(world.teacher.truism, "truism", asked.sha):
+        return []
+    return [{"lesson": truism(int(unit(world.seed, "which truism", asked.sha) * len(NULL)))}]
+
+
+def _without_target(lesson: Entry) -> Entry:
+    """Return a lesson that names no experience; empty if it has nothing else to say."""
+    text = str(lesson["lesson"])
+    return {"lesson": without_warning(text)} if teacher_prompts.key_of(text) else {}
 
 
 def _sides(witnesses: Sequence[Witness], world: World) -> Sides:
@@ -130,6 +156,7 @@ def _lessons(topic: str, way: Way, sides: Sides, asked: SimRequest, world: World
     """Return the lessons implied by the conclusion and the library, the most important first."""
     library = teacher_prompts.library(asked)
     key, do = way
+    say = partial(told, key, do, wording=wording_of(world, asked.sha))
     there = [label for label, text in library.items() if about(text) == topic]
     accused = next((label for label in there if label in sides.misleading), None)
     seen = accused if unit(world.seed, "misled", asked.sha) < sides.quality else None
@@ -137,16 +164,15 @@ def _lessons(topic: str, way: Way, sides: Sides, asked: SimRequest, world: World
     # experience.
     same = next((label for label in library if teacher_prompts.key_of(library[label]) == key), None)
     if same is not None:
-        confirmed: Entry = {"lesson": told(key, do), "experience": same, "problem": "confirmed"}
+        confirmed: Entry = {"lesson": say(), "experience": same, "problem": "confirmed"}
         return [confirmed, *_warning(topic, seen if seen != same else None)]
     if do in [advice.do for advice in NULL]:  # a platitude is not evidence against an experience
-        fresh: list[Entry] = [] if there else [{"lesson": told(key, do)}]
+        fresh: list[Entry] = [] if there else [{"lesson": say()}]
         return [*_warning(topic, seen), *fresh]
     accused = accused or next(iter(there), None)
     if accused is None:
-        return [{"lesson": told(key, do)}]
-    lesson = told(key, do, instead_of=accused)
-    return [{"lesson": lesson, "experience": accused, "problem": "misled"}]
+        return [{"lesson": say()}]
+    return [{"lesson": say(instead_of=accused), "experience": accused, "problem": "misled"}]
 
 
 def _warning(topic: str, label: str | None) -> list[Entry]:

@@ -30,6 +30,8 @@ EffectKind = Literal["help", "null", "harm"]
 
 EDGE = 0.01
 """Minimum distance from 0 and 1 of the probability of solving a question without experiences."""
+TRUISM = "truism"
+"""First part of the keys of advice without any situation, which has no effect in any world."""
 
 
 def unit(*parts: object) -> float:
@@ -64,6 +66,8 @@ class Rule(_Strict):
     """Probability of no effect; the remainder is harmful."""
     size: tuple[float, float] = (1.5, 2.5)
     """Range of the effect on questions of its own topic, in logits."""
+    harm_size: tuple[float, float] | None = None
+    """Range of a harmful effect, if it is not that of `size`."""
     spill: float = 0.05
     """Share of the effect that applies to questions of other topics."""
 
@@ -99,6 +103,20 @@ class Teaching(_Strict):
     """Probability of an error about a group: of mistaking the worse attempts for the better ones,
     or of acting against the evidence about an experience.
     """
+    bias: float = 0.0
+    """Share of the topics about which it is always wrong: it mistakes the worse attempts for the
+    better ones.
+    """
+    adds: float = 0.0
+    """Share of the lessons that name no experience, even if the library holds the same or another
+    method: each of them becomes an addition. A lesson that only accuses an experience is left out.
+    """
+    truism: float = 0.0
+    """Probability that a comparison begins with advice that fits every task and helps with none.
+    This advice is given in addition to the number of lessons asked for.
+    """
+    wordings: Literal[1, 2, 3, 4] = 1
+    """Number of ways in which it words the same lesson; each comparison draws one."""
     forms: Literal["json", "mixed"] = "mixed"
     """Format of replies that code parses: always JSON, or a random mix of formats that models
     use.
@@ -151,8 +169,11 @@ class World(_Strict):
             raise ValueError("difficulty: a and b must be above 0")
         if min(self.rule.p_help, self.rule.p_null) < 0 or self.rule.p_help + self.rule.p_null > 1:
             raise ValueError("rule: p_help and p_null must be shares that add up to at most 1")
-        if not 0 <= self.teacher.noise <= 1:
-            raise ValueError("teacher: noise must be a share from 0 to 1")
+        errs = self.teacher
+        shares = {"noise": errs.noise, "bias": errs.bias, "adds": errs.adds, "truism": errs.truism}
+        for name, share in shares.items():
+            if not 0 <= share <= 1:
+                raise ValueError(f"teacher: {name} must be a share from 0 to 1")
         if not 0 <= self.jitter < math.inf:
             raise ValueError("jitter must be a finite number of at least 0")
         if not math.isfinite(self.drift):
@@ -188,13 +209,25 @@ class World(_Strict):
         if key in self.items:
             return self.items[key]
         rule, draw = self.rule, unit(self.seed, "kind", key)
-        if draw < rule.p_null:
+        if draw < rule.p_null or key.startswith(f"{TRUISM}-"):
             return Item("null", 0.0, 0.0)
-        low, high = rule.size
+        helps = draw < rule.p_null + rule.p_help
+        low, high = rule.size if helps else rule.harm_size or rule.size
         size = low + (high - low) * unit(self.seed, "size", key)
-        if draw < rule.p_null + rule.p_help:
+        if helps:
             return Item("help", size, rule.spill * size)
         return Item("harm", -size, -rule.spill * size)
+
+    def happens(self, share: float, *parts: object) -> bool:
+        """Return whether an event with this probability happens, as the world's seed decides."""
+        return unit(self.seed, *parts) < share
+
+    @property
+    def biased(self) -> frozenset[str]:
+        """Topics about which the teacher is always wrong."""
+        topics = list(LABEL_TOPICS if self.task == "labels" else TOPICS)
+        topics.sort(key=lambda topic: unit(self.seed, "bias", topic))
+        return frozenset(topics[: round(self.teacher.bias * len(topics))])
 
     def key(self, topic: str, kind: EffectKind, nth: int = 0) -> str:
         """Return the key of the nth experience of this kind about the topic.
