@@ -197,7 +197,7 @@ def waiting_bytes(pipe: int) -> int:
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("redirected", "code", "said"),
     [

@@ -38,6 +38,7 @@ async def test_all_arms_together_have_no_more_in_flight_than_one(project: Projec
     assert endpoint.most_open["judge"] == 1
 
 
+@pytest.mark.long
 async def test_a_cap_is_one_for_all_arms_and_what_each_has_spent_counts(project: Project) -> None:
     before = project.count("calls")
     with pytest.raises(Exception, match="20 requests spent so far"):

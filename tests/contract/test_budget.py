@@ -110,6 +110,7 @@ def played(toy: Gp, tmp_path: Path) -> Gp:
     return toy
 
 
+@pytest.mark.long
 def test_a_dry_run_waits_for_no_command_that_writes(played: Gp, tmp_path: Path) -> None:
     told = [played(*words, "--dry-run", "--json").document for words in FORECASTS]
     before = {p: p.read_bytes() for p in tmp_path.iterdir()}
@@ -136,6 +137,7 @@ def test_a_dry_run_reads_a_database_that_nobody_may_write(played: Gp, tmp_path: 
     assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
+@pytest.mark.long
 def test_a_dry_run_of_scoring_again_counts_the_answers_without_a_verdict(played: Gp) -> None:
     again = ("eval", "-c", "c.yaml", "--rejudge", "--verify", "judge", "--json")
 

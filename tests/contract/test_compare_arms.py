@@ -89,6 +89,7 @@ def every_evaluation(gp: Gp) -> list[str]:
     return [run["name"] for run in runs if run["kind"] == "eval"]
 
 
+@pytest.mark.long
 def test_arms_that_are_no_result_of_practice_were_chosen_among_nothing(demo: Gp) -> None:
     names = "none,full,direct,filler"
     contrasts = demo("eval", "--arms", names, "--run", "demo", "--json").document["contrasts"]

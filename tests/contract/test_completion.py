@@ -61,6 +61,7 @@ def test_the_database_of_the_environment_is_asked(
     assert completed(demo, monkeypatch, "grpo-practice data show ") == ["practice", "test"]
 
 
+@pytest.mark.long
 def test_completion_is_installed_and_works_in_the_shell(tmp_path: Path, demo: Gp) -> None:
     detection = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     bin_ = tmp_path / "bin"

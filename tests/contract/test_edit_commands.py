@@ -114,6 +114,7 @@ def test_labels_of_a_library_made_by_hand_are_its_own(demo: Gp) -> None:
     assert "New: by hand." in demo("experiences", "show", new, "--run", made["library"]).out
 
 
+@pytest.mark.long
 def test_libraries_of_a_comparison_are_no_history_of_the_run_s(demo: Gp) -> None:
     whole = demo("experiences", "show", "E1", "--run", "demo").out
     assert demo("eval", "--arms", "none,direct,filler").code == 0
@@ -133,6 +134,7 @@ async def test_a_run_goes_on_as_if_nobody_had_edited(tmp_path: Path, gp: Gp) -> 
     assert found[0] == found[1]
 
 
+@pytest.mark.long
 async def test_what_practises_from_an_edited_library_is_configured_as_its_run(
     tmp_path: Path, gp: Gp
 ) -> None:

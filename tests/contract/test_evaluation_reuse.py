@@ -78,6 +78,7 @@ async def test_what_asks_otherwise_is_asked_and_counts_for_nothing(project: Proj
     assert (await project.practise()).before is None, "the test set has changed since"
 
 
+@pytest.mark.long
 async def test_a_deleted_run_hands_its_answers_over_to_the_one_that_uses_them(
     project: Project,
 ) -> None:
@@ -112,6 +113,7 @@ async def test_a_deleted_run_hands_its_answers_over_to_the_one_that_uses_them(
         assert project.count(table) == 0, table
 
 
+@pytest.mark.long
 async def test_the_exported_agent_was_evaluated_on_the_way_and_outlives_its_practice(
     project: Project,
 ) -> None:

@@ -159,7 +159,7 @@ def asking(server_url: str) -> tuple[str, ...]:
     return ("eval", "--model", "m", "--base-url", server_url, *data)
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_run_with_128_and_its_number_and_it_can_go_on(
     demo: Gp, gp_process: Start, number: signal.Signals
@@ -185,6 +185,7 @@ def test_a_signal_ends_a_run_with_128_and_its_number_and_it_can_go_on(
         assert len(server.asked) == 1, "the answer that was paid for is not asked for again"
 
 
+@pytest.mark.long
 def test_a_run_that_another_command_plays_is_locked(demo: Gp, gp_process: Start) -> None:
     with serving(always(stall())) as server:
         running = gp_process(*asking(server.url))

@@ -130,6 +130,7 @@ def test_an_experience_is_shown_on_the_line_of_the_library_that_is_named(demo: G
     assert max(entry["step"] for what in ("changes", "votes") for entry in early[what]) <= 1
 
 
+@pytest.mark.long
 def test_votes_on_an_earlier_text_say_so(demo: Gp) -> None:
     """Those that led to a change of what it says are of the text before it."""
     documents = [demo("experiences", "show", f"E{n}", "--json").document for n in range(1, 9)]
@@ -185,6 +186,7 @@ def test_a_vote_of_a_group_that_played_without_the_experience_is_marked(demo: Gp
     assert "misled (not counted: played without it): " in shown
 
 
+@pytest.mark.long
 def test_an_experience_that_was_brought_along_says_so(demo: Gp) -> None:
     brought = labels(demo)
     words = ("practice", "--config", "practice.yaml", "--exp-id", "second", "--from", "demo")

@@ -166,6 +166,7 @@ async def test_1_60_what_an_unknown_id_says_cannot_flood_the_record(project: Pro
     assert {n for _, n in taken} == {2}  # twice the lessons of a group
 
 
+@pytest.mark.long
 async def test_what_foreign_code_says_at_length_is_kept_in_part(project: Project) -> None:
     report = await project.evaluate(verify("megabytes"), "pass_k=3")
     assert report.failures

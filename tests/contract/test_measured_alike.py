@@ -67,7 +67,7 @@ def part(gp: Gp) -> None:
     assert gp("eval", "--run", "toy", "--agent", "enhanced.yaml", "--limit", "4").code == 0
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize("otherwise", [quick, part])
 def test_a_score_that_asked_otherwise_is_none_after(
     toy: Gp, otherwise: Callable[[Gp], None]

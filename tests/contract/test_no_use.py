@@ -193,6 +193,7 @@ def test_a_pilot_without_a_usable_comparison_fails(
     assert project.query("SELECT sum(informative), sum(status = 'failed') FROM groups") == [(4, 0)]
 
 
+@pytest.mark.long
 def test_what_the_teacher_said_is_shown_while_the_step_is_open(
     asked: Asked, practise: Gp, gp: Gp
 ) -> None:

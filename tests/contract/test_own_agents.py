@@ -148,6 +148,7 @@ async def test_1_64_another_file_is_another_agent(project: Own) -> None:
     assert now(told) == ["a file of python3 agent.py, which has changed"]
 
 
+@pytest.mark.long
 async def test_a_program_mended_in_a_later_step_goes_on_there(project: Own) -> None:
     broken = ONCE.replace("message =", "assert system.endswith('boxed{}.')\n    message =")
     with pytest.raises(Exception, match="failed") as failed:

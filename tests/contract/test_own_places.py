@@ -32,6 +32,7 @@ def project(tmp_path: Path) -> Own:
     return Own(tmp_path)
 
 
+@pytest.mark.long
 async def test_practice_pauses_and_goes_on_if_the_agent_may_do_so(project: Own) -> None:
     deaf = (*project.practising(DEAF), "practice.rollout_concurrency=1")
     async with served() as endpoint:

@@ -47,6 +47,7 @@ async def test_evaluations_on_the_way_are_runs_of_their_own_and_paid_once(
     assert (await project.practise(*changed)).requests.new == 0
 
 
+@pytest.mark.long
 async def test_evaluations_that_were_missed_are_made_when_they_are_asked_for(
     project: Project,
 ) -> None:
@@ -180,6 +181,7 @@ async def test_the_best_step_is_chosen_on_questions_of_its_own(project: Project)
     assert found == [(None,)], "the library of a file is a candidate too"
 
 
+@pytest.mark.long
 async def test_an_evaluation_on_the_way_has_the_limits_of_its_run(project: Project) -> None:
     def no_test(n: int, body: dict[str, Any]) -> Said | None:
         evaluating = body.get("temperature") == 0.31

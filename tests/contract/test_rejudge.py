@@ -210,6 +210,7 @@ async def test_two_judges_are_not_taken_for_one_whose_answers_do_not_fit(project
     assert [text for text in project.notices if "could not be used" in text] == []
 
 
+@pytest.mark.long
 async def test_a_rejudgement_can_be_deleted_and_what_was_paid_stays(project: Project) -> None:
     workspace = Workspace(project.db)
     await project.evaluate()

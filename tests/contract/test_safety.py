@@ -107,7 +107,7 @@ KEYED = {
 }
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize("echo", ["in the answer", "401", "HTML"])
 def test_an_endpoint_that_gives_keys_back_leaves_none_anywhere(tmp_path: Path, echo: str) -> None:
     config, data, dotenv = (tmp_path / name for name in ("c.yaml", "two.jsonl", ".env"))

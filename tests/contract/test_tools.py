@@ -65,6 +65,7 @@ def test_an_agent_runs_python_and_reads_what_it_printed(gp: Gp) -> None:
     assert {(row["stage"], row["calls"]) for row in costs} >= {("play", 5)}
 
 
+@pytest.mark.long
 def test_an_agent_calls_a_server_of_the_model_context_protocol(gp: Gp) -> None:
     student = Student(calling("in_stock", fruit="apple"), calling("in_stock", pear=1))
     Path("shop.py").write_text(SHOP)

@@ -231,7 +231,7 @@ def test_the_model_reads_what_its_code_came_to_and_harm_is_held(
     assert_described(clerk, backend)
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("backend", "number"),
     [("bwrap", SIGKILL), ("monty", SIGKILL), ("subprocess", SIGKILL), ("subprocess", SIGINT)],

@@ -130,6 +130,7 @@ def test_what_cannot_be_a_backend_is_said_with_the_way_out(
 DOCKER = {"backend": "docker", "image": "a.b:5000/C/d_e:3.12-slim"}
 
 
+@pytest.mark.long
 def test_an_interpreter_of_the_config_runs_in_the_sandbox_alone(
     gp: Gp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

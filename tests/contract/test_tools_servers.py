@@ -83,6 +83,7 @@ def test_a_server_of_the_mcp_package_gives_its_tools(
     assert "(mcp teller 1.2.3)" in clerk.notices
 
 
+@pytest.mark.long
 def test_1_48_a_call_that_fails_fails_no_other(gp: Gp, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     bad = {"{": "not valid JSON", '{"n": NaN}': "NaN is not a number", "[1]": "a JSON list"}

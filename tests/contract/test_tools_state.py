@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.contract.clerk import Student, calling, config, played, turn
 from tests.contract.command import Gp, Ran
 from tests.contract.endpoint.actions import Action, error
@@ -24,6 +26,7 @@ def gone_on(
         return gp("eval", "--config", "c.yaml"), going
 
 
+@pytest.mark.long
 def test_a_rollout_that_goes_on_has_the_state_that_it_had(gp: Gp, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     counts = [calling("count", n=n) for n in (1, 10)]
@@ -36,6 +39,7 @@ def test_a_rollout_that_goes_on_has_the_state_that_it_had(gp: Gp, tmp_path: Path
     assert (len(second), set(first) & set(second)) == (3, set()), "the stored two, and the new one"
 
 
+@pytest.mark.long
 def test_a_state_that_cannot_be_had_again_ends_the_rollout(gp: Gp) -> None:
     ran, _ = gone_on(gp, kit(stateful=True), [calling("pid")], calling("say"))
     assert ran.code == 1

@@ -14,6 +14,7 @@ def told(project: Project) -> list[str]:
     return [text for text in project.notices if "as right" in text]
 
 
+@pytest.mark.long
 async def test_a_function_that_raises_for_every_gold_is_refused_before_a_request(
     tmp_path: Path,
 ) -> None:

@@ -129,11 +129,13 @@ def test_concurrency_is_lowered_to_what_the_system_lets_and_said_once() -> None:
     ]
 
 
+@pytest.mark.long
 def test_who_comes_when_the_files_are_given_out_still_gets_some() -> None:
     got, _ = allowed(1024, 1024 - OTHERS, 64)
     assert got == [1024 - OTHERS, 64]
 
 
+@pytest.mark.long
 def test_only_where_not_one_request_fits_is_it_an_error() -> None:
     (*fit, refused), _ = allowed(32, *[64] * 6)
     assert fit == [8, 4, 2, 1, 1]

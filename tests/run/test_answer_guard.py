@@ -92,6 +92,7 @@ async def test_a_teacher_that_gives_every_answer_away_still_teaches(project: Pro
     assert project.query(quarantined) == [(0,)]
 
 
+@pytest.mark.long
 async def test_a_merged_operation_has_the_questions_of_the_proposals_it_stands_for(
     project: Project,
 ) -> None:

@@ -31,7 +31,7 @@ async def web(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Standins]:
         yield it
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("sites", "rules"), [(1, {"one_site"}), (5, {None})])
 async def test_what_a_run_learns_rests_on_the_sites_that_its_tools_read(
     tmp_path: Path, web: Standins, sites: int, rules: set[str | None]

@@ -153,14 +153,10 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> TuneReport:
 
 KILLS = [(kind, step) for kind in ("kill", "kill_unsaved", "kill_unscored") for step in range(6)]
 """When a trainer is killed: within a step, before its checkpoint, before its score."""
-TELLING = {("kill", 3)}
-"""A step after the first checkpoint; the others are like it."""
 
 
-@pytest.mark.parametrize(
-    ("kind", "step"),
-    [pytest.param(*row, marks=() if row in TELLING else pytest.mark.long) for row in KILLS],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "step"), KILLS)
 def test_a_population_that_is_killed_again_and_again_comes_out_as_one_that_was_not(
     project: TrainProject,
     expected: TuneReport,

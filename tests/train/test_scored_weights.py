@@ -40,6 +40,7 @@ def test_a_kill_between_a_step_and_its_score_loses_neither_weights_nor_score(
     assert project.line() == unbroken.line()
 
 
+@pytest.mark.long
 def test_weights_have_no_score_of_those_that_a_restart_has_left(project: TrainProject) -> None:
     select = "practice.select_dataset=s.jsonl"
     first = project.train(None, select, "train.eval_every=2")

@@ -35,6 +35,8 @@ def split_cells() -> tuple[list[Cell], list[Cell]]:
 
 
 NEW, REST = split_cells()
+SLOW = {"verify file", "MCP server", "database", "prompts"}
+"""Kinds of folder whose commands take a second or more; on verify files, one process each."""
 
 
 @pytest.mark.parametrize(
@@ -43,8 +45,7 @@ NEW, REST = split_cells()
 @pytest.mark.parametrize(
     "folder",
     [
-        # Commands on verify files run in processes of their own, which takes long.
-        pytest.param(folder, marks=pytest.mark.long if folder == "verify file" else ())
+        pytest.param(folder, marks=pytest.mark.long if folder in SLOW else ())
         for folder in get_args(Folder)
     ],
 )

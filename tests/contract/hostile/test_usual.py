@@ -85,6 +85,7 @@ def test_url_and_key_in_one_place_need_no_question(
     assert questions(own, *AGAIN) == 0
 
 
+@pytest.mark.long
 def test_a_variable_beside_a_url_needs_one_question_at_most(own: Place) -> None:
     in_config(own)
     assert questions(own, *AGAIN) <= 1

@@ -112,6 +112,7 @@ async def viewed(run: str) -> str:
         return (await viewer.get("/run", run=run))[1]
 
 
+@pytest.mark.long
 def test_what_a_person_should_know_stands_on_every_page_of_the_run(demo: Gp) -> None:
     said = "1 comparison failed because a request got no answer"
     for words in (("runs", "show", "demo"), ("report", "demo", "-o", "-")):

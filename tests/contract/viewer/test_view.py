@@ -23,7 +23,7 @@ def browser() -> urllib.request.OpenerDirector:
 
 
 @pytest.mark.slow
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_pages_are_shown_until_it_is_stopped(finished_demo: Path, words: tuple[str, ...]) -> None:
     command = program("view", "--port", "0", *words)

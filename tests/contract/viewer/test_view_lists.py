@@ -90,6 +90,7 @@ async def test_words_are_found_in_experiences_questions_and_answers(project: Pro
                 assert not [link for link in page.links if link.startswith(hits)], words
 
 
+@pytest.mark.long
 async def test_each_answer_with_the_words_is_on_one_page(large: Project) -> None:
     large.change("UPDATE rollout_bodies SET response = 'no' WHERE rollout_id % 7 = 0")
     held = large.query(

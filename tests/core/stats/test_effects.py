@@ -229,6 +229,7 @@ def test_a_library_without_any_effect_is_not_condemned_as_one() -> None:
     assert np.mean(sure) < 0.06
 
 
+@pytest.mark.long
 @given(
     entries=st.lists(
         st.tuples(st.floats(-0.1, 0.1), st.integers(1, 60)),

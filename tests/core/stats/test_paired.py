@@ -53,6 +53,7 @@ def compared(a: Sequence[Question], b: Sequence[Question]) -> Difference:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("families", [1, 5])
 @pytest.mark.parametrize("seed", range(5))
 def test_error_interval_and_p_are_those_of_statsmodels(seed: int, families: int) -> None:

@@ -101,6 +101,7 @@ def test_without_any_noise_the_exact_interval_decides(questions: int) -> None:
     assert questions_to_find(none, least, 4, 4) == questions
 
 
+@pytest.mark.long
 def test_a_family_is_planned_as_one_question_with_all_their_rollouts() -> None:
     rng, families, size, k, omega = np.random.default_rng(0), 20, 5, 5, 0.13
     p = rng.uniform(0.2, 0.6, (20_000, families))

@@ -42,6 +42,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return found
 
 
+@pytest.mark.long
 async def test_the_results_are_those_of_programs_that_play_once(
     tmp_path: Path, played: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
