@@ -170,6 +170,7 @@ class Practised:
     """The text of each operation that a group proposed."""
     teacher: tuple[int, int]
     """Calls of the teacher, and their tokens."""
+    student_tokens: int
 
 
 def practised_in(
@@ -198,15 +199,18 @@ def practised_in(
         def rows(sql: str) -> list[Any]:
             return store.read(lambda db: [tuple(row) for row in db.execute(sql)])
 
-        ((calls, tokens),) = rows(
-            "SELECT count(*), coalesce(sum(tokens_in + tokens_out), 0) FROM calls"
-            " WHERE role = 'teacher'"
-        )
+        used = {
+            role: (calls, tokens)
+            for role, calls, tokens in rows(
+                "SELECT role, count(*), sum(tokens_in + tokens_out) FROM calls GROUP BY role"
+            )
+        }
         return Practised(
             [_keys(store.read(libraries.load, row.library_out)) for row in report.steps],
             rows("SELECT sum(reward), count(*) FROM v_rollouts GROUP BY step, slot"),
             [text for (text,) in rows("SELECT text FROM operations WHERE source = 'propose'")],
-            (calls, tokens),
+            used.get("teacher", (0, 0)),
+            used["student"][1],
         )
 
 

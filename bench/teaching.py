@@ -1,16 +1,16 @@
-"""Gain under a teacher that errs, and the cost of letting it read summaries.
+"""Gain under a teacher that errs in several ways, and the cost of letting it read summaries.
 
-The simulated teacher is wrong about a share of the groups: it takes the worse attempts for the
-better ones. 100 worlds without client (see `toy`), where three ways of counting are compared on the
-same luck: nothing is counted, as the published pipeline leaves it to the merge model; lessons vote;
-lessons vote and rewards speak, which is what the program does. 20 worlds through the client, on
-three kinds of tasks, with summaries and without. There is nothing to repeat: the seeds decide
-everything, and `runs` is not looked at.
+Eight worlds of each of `TEACHERS` through the client. Then a teacher that is wrong about a share of
+the groups only: it takes the worse attempts for the better ones. 100 worlds without client (see
+`toy`), where three ways of counting are compared on the same luck: nothing is counted, as the
+published pipeline leaves it to the merge model; lessons vote; lessons vote and rewards speak, which
+is what the program does. 20 worlds through the client, on three kinds of tasks, with summaries and
+without. There is nothing to repeat: the seeds decide everything, and `runs` is not looked at.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -18,10 +18,11 @@ from bench.harness import Row, at_most
 from bench.learning import SOLVER, Practised, paired, practised_in
 from bench.toy import TESTED, Counting, Outcome, Policy, Toy
 from grpo_practice.sim.questions import Task, questions
-from grpo_practice.sim.world import Teaching, World
+from grpo_practice.sim.world import Rule, Teaching, World
 
 NOISES = (0.0, 0.15, 0.3, 0.45)
-SEEDS, CLIENT_SEEDS = 100, 20
+SEEDS, CLIENT_SEEDS, TEACHER_SEEDS = 100, 20, 8
+KINDS = "right / null / wrong experiences"
 COUNTINGS: tuple[Counting, ...] = ("nothing", "votes", "votes and rewards")
 TASKS: Mapping[Task, int] = {"math": 50, "labels": 50, "tools": 20}
 """Questions of each; a task with tools takes some ten turns and 20,000 tokens an attempt."""
@@ -37,6 +38,22 @@ TOOLS = {
 }
 
 
+WORDED = Teaching(noise=0.3, wordings=4)
+ONE_LESSON = {"num_experiences_per_query": 1}
+TEACHERS: Mapping[str, tuple[World, Mapping[str, Any]]] = {
+    **{f"noise {noise:g}": (World(teacher=Teaching(noise=noise)), {}) for noise in NOISES},
+    "biased about 30 % of the topics": (World(teacher=Teaching(bias=0.3)), {}),
+    "noise 0.3, only additions": (World(teacher=replace(WORDED, adds=1.0)), {}),
+    "noise 0.3, 30 % additions": (World(teacher=replace(WORDED, adds=0.3)), {}),
+    "a truism first, one lesson": (World(teacher=Teaching(truism=1.0)), ONE_LESSON),
+    "graded effects": (World(rule=Rule(p_null=0.0, size=(0.0, 1.3), harm_size=(0.0, 0.9))), {}),
+}
+"""Worlds by the way in which their teacher errs, and the settings of the practice in them.
+
+With graded effects, the teacher has no noise, but many experiences help or harm little.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """Results of a run through the client."""
@@ -48,14 +65,33 @@ class Run:
     calls: int
     tokens: int
     """Tokens of the teacher."""
+    student_tokens: int
 
 
 def rows(runs: int, *, tiny: bool) -> list[Row]:
-    """Return the gain by noise, counting, task and summaries; calls and tokens of the teacher."""
-    found = _without_client(3 if tiny else SEEDS)
+    """Return the gain by teacher, noise, counting, task and summaries; calls and tokens."""
+    found = teachers(10 if tiny else 100, 2 if tiny else TEACHER_SEEDS)
+    found += _without_client(3 if tiny else SEEDS)
     for task, n in TASKS.items():
         if not (tiny and task == "tools"):
             found += _through_the_client(task, 10 if tiny else n, 2 if tiny else CLIENT_SEEDS)
+    return found
+
+
+def teachers(n: int, seeds: int) -> list[Row]:
+    """Practise on `n` sums with each teacher, through the client."""
+    found = list[Row]()
+    for name, (world, practice) in TEACHERS.items():
+        runs = [run_of(replace(world, seed=seed), n, practice) for seed in range(seeds)]
+        gain, error = paired([run.gain for run in runs])
+        notes = {
+            "standard error": round(error, 2),
+            KINDS: _kinds([run.kinds for run in runs]),
+            "teacher calls": round(fmean(run.calls for run in runs), 1),
+            "teacher tokens": round(fmean(run.tokens for run in runs)),
+            "student tokens": round(fmean(run.student_tokens for run in runs)),
+        }
+        found.append(Row(f"{name}: gain, points", "", [gain], None, notes))
     return found
 
 
@@ -83,8 +119,12 @@ def _without_client(n: int) -> list[Row]:
 def _through_the_client(task: Task, n: int, seeds: int) -> list[Row]:
     found = list[Row]()
     for summaries in ("always", "auto"):
+        practice = {"summaries": summaries}
         done = {
-            noise: [run_of(seed, noise, task, n, {"summaries": summaries}) for seed in range(seeds)]
+            noise: [
+                run_of(World(seed, task=task, teacher=Teaching(noise=noise)), n, practice)
+                for seed in range(seeds)
+            ]
             for noise in NOISES
         }
         for noise, of in done.items():
@@ -108,18 +148,24 @@ def _through_the_client(task: Task, n: int, seeds: int) -> list[Row]:
     return found
 
 
-def run_of(seed: int, noise: float, task: Task, n: int, practice: Mapping[str, Any]) -> Run:
-    """Practise on `n` questions of a kind of task, as the command does."""
-    world = World(seed=seed, task=task, teacher=Teaching(noise=noise, forms="mixed"))
-    made = questions(n + TESTED, 0, task)
-    agent = {**SOLVER, **TOOLS} if task == "tools" else SOLVER
-    verify = "exact" if task == "labels" else "math"
+def run_of(world: World, n: int, practice: Mapping[str, Any]) -> Run:
+    """Practise on `n` questions of the world's task, as the command does."""
+    made = questions(n + TESTED, 0, world.task)
+    agent = {**SOLVER, **TOOLS} if world.task == "tools" else SOLVER
+    verify = "exact" if world.task == "labels" else "math"
     run: Practised = practised_in(
         world, made[:n], {"batch_size": n // 2, **practice}, agent=agent, verify=verify
     )
     keys, tests = run.libraries[-1], [sample.question for sample in made[n:]]
     gain = 100 * float((world.truth(tests, keys) - world.truth(tests, ())).mean())
-    return Run(gain, Counter(world.item(key).kind for key in keys), *run.teacher)
+    return Run(
+        gain, Counter(world.item(key).kind for key in keys), *run.teacher, run.student_tokens
+    )
+
+
+def _kinds(libraries: Sequence[Counter[str]]) -> str:
+    means = (fmean(library[kind] for library in libraries) for kind in ("help", "null", "harm"))
+    return " / ".join(f"{mean:.1f}" for mean in means)
 
 
 def _row(
@@ -132,11 +178,10 @@ def _row(
 ) -> Row:
     """Tell the mean gain; the target is its share of the gain without noise."""
     share = 100 * fmean(gains) / fmean(without_noise)
-    counts = " / ".join(f"{fmean(k[kind] for k in kinds):.1f}" for kind in ("help", "null", "harm"))
     notes = {
         "standard error": round(paired(gains)[1], 2),
         "of the gain without noise": f"{share:.0f} %",
-        "right / null / wrong experiences": counts,
+        KINDS: _kinds(kinds),
     }
     reached = (lambda _: share >= 90) if target else None
     return Row(
