@@ -35,7 +35,7 @@ def test_what_was_measured_is_used(demo: Gp) -> None:
     assert "detectable" in demo(*practice).out
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize("words", [("-k", "4"), ("-k", "2", "--again")])
 def test_a_plan_that_begins_runs_anew_or_lets_them_grow_rests_on_what_they_measured(
     demo: Gp, words: tuple[str, ...]

@@ -63,6 +63,7 @@ def test_a_library_that_was_imported_has_practised_where_it_was_made(demo: Gp, s
     assert document(demo, "second/eval", "second")["contrasts"][0]["known"] == 40
 
 
+@pytest.mark.long
 def test_an_exported_agent_may_have_been_chosen_among_several(demo: Gp) -> None:
     for ref, name in (("demo:0", "early"), ("demo", "last")):
         assert demo("export-agent", "--run", ref, "-o", f"{name}.yaml").code == 0

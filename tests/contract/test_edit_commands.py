@@ -121,6 +121,7 @@ def test_libraries_of_a_comparison_are_no_history_of_the_run_s(demo: Gp) -> None
     assert demo("experiences", "show", "E1", "--run", "demo").out == whole
 
 
+@pytest.mark.long
 async def test_a_run_goes_on_as_if_nobody_had_edited(tmp_path: Path, gp: Gp) -> None:
     found = list[str]()
     for name in ("plain", "edited"):

@@ -31,6 +31,7 @@ def exported(project: Project) -> Path:
     return path
 
 
+@pytest.mark.long
 async def test_evaluations_of_another_experiment_are_before_and_after(project: Project) -> None:
     published = named(project, "published")
     before = await project.evaluate(**published)
@@ -235,6 +236,7 @@ async def test_the_same_run_says_that_its_answers_are_of_another_address(project
     assert said == [False, True, False, False, False]
 
 
+@pytest.mark.long
 async def test_the_judge_of_a_lender_is_asked_again_unless_it_is_the_same(
     project: Project,
 ) -> None:

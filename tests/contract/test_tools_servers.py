@@ -183,6 +183,7 @@ def test_a_server_that_cannot_be_used_costs_no_request(gp: Gp) -> None:
         assert clerk.results == ["c"], "what is left out may be unfit"
 
 
+@pytest.mark.long
 def test_names_that_endpoints_refuse_are_made_to_fit(gp: Gp) -> None:
     clerk = played(gp, kit("pages"), calling("c"))
     short, long = clerk.tools

@@ -172,7 +172,7 @@ def reasoned(size: int, *, streamed: bool) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("size", "most", "shown"),
     [(12_500_000, 16, "11.9"), pytest.param(50_000_000, 64, "47.7", marks=pytest.mark.long)],

@@ -53,6 +53,7 @@ def test_the_conversations_of_a_group_are_long() -> None:
     )
 
 
+@pytest.mark.long
 def test_the_telling_line_stands_once_in_words_thoughts_or_results() -> None:
     places = dict.fromkeys(("content", "reasoning_content", "tool"), 0)
     for _, _, played in runs():

@@ -14,7 +14,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainProject:
     return TrainProject(tmp_path / "p", monkeypatch)
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "step", [3, *(pytest.param(step, marks=pytest.mark.long) for step in (1, 5))]
 )

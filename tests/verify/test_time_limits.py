@@ -68,6 +68,7 @@ async def test_an_answer_that_a_busy_machine_leaves_no_time_is_a_failure_and_not
         assert (await verify(Sample("q", "x+y"), r"\boxed{y+x}", None)).reward == 1
 
 
+@pytest.mark.long
 async def test_equal_answers_get_equal_verdicts_when_the_first_took_too_long() -> None:
     sample = Sample("q", "1")
     async with Verifier(resolve("math", {}, 0.5, Path())) as verify:

@@ -197,6 +197,7 @@ async def test_a_misspelt_field_is_an_error_that_names_the_nearest_one(
     assert "(line 2: return sample." in str(caught.value)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("response", ["hangs", "spins"])
 async def test_a_hanging_function_is_killed_and_the_pool_goes_on(
     tmp_path: Path, response: str

@@ -102,6 +102,7 @@ async def test_nothing_is_removed_where_nothing_or_everything_does_harm(
     assert counts(project) == before
 
 
+@pytest.mark.long
 async def test_the_best_that_fit_are_kept_once_what_does_harm_is_gone(project: Measured) -> None:
     reward(project, "0.8 + 0.03 * shown - 0.15 * hidden(E2) - 0.1 * hidden(E7) - 0.3 + noise / 8")
     whole = prune(project).found

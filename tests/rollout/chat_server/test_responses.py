@@ -175,6 +175,7 @@ async def test_a_response_of_another_rollout_is_unknown() -> None:
                     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_the_agents_sdk_works_with_its_defaults(streamed: bool) -> None:
     @agents.function_tool

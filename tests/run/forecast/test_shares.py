@@ -96,7 +96,7 @@ def answering(right: float) -> Hook:
     return hook
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("right", "cut"), [(0.0, True), (1.0, True), (0.5, False)])
 async def test_a_score_before_practice_bounds_the_share(
     project: Project, right: float, cut: bool

@@ -226,6 +226,7 @@ def busy(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 async def test_functions_that_compute_leave_the_loop_alone(busy: Path) -> None:
     ticks = 0
 

@@ -67,7 +67,7 @@ def received(data: object, *_: object) -> tuple[str, bool]:
     return f"{type(data).__name__} {os.getpid()}", True
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["text/html", "text/plain"])
 async def test_a_page_s_bytes_are_looked_at_in_a_process_that_can_be_killed_alone(
     kind: str, monkeypatch: pytest.MonkeyPatch
@@ -81,7 +81,7 @@ async def test_a_page_s_bytes_are_looked_at_in_a_process_that_can_be_killed_alon
     assert int(process) != os.getpid()
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["text/html", "text/plain"])
 async def test_2_33_a_page_that_takes_for_ever_to_read_is_given_up_and_the_next_is_read(
     kind: str,
