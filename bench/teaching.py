@@ -39,6 +39,8 @@ TOOLS = {
 
 
 WORDED = Teaching(noise=0.3, wordings=4)
+GRADED = Rule(p_null=0.0, size=(0.0, 1.3), harm_size=(0.0, 0.9))
+"""Effects between -20 and +30 points, many of them small."""
 ONE_LESSON = {"num_experiences_per_query": 1}
 TEACHERS: Mapping[str, tuple[World, Mapping[str, Any]]] = {
     **{f"noise {noise:g}": (World(teacher=Teaching(noise=noise)), {}) for noise in NOISES},
@@ -46,12 +48,10 @@ TEACHERS: Mapping[str, tuple[World, Mapping[str, Any]]] = {
     "noise 0.3, only additions": (World(teacher=replace(WORDED, adds=1.0)), {}),
     "noise 0.3, 30 % additions": (World(teacher=replace(WORDED, adds=0.3)), {}),
     "a truism first, one lesson": (World(teacher=Teaching(truism=1.0)), ONE_LESSON),
-    "graded effects": (World(rule=Rule(p_null=0.0, size=(0.0, 1.3), harm_size=(0.0, 0.9))), {}),
+    "graded effects": (World(rule=GRADED), {}),
+    "graded effects, noise 0.3": (World(rule=GRADED, teacher=Teaching(noise=0.3)), {}),
 }
-"""Worlds by the way in which their teacher errs, and the settings of the practice in them.
-
-With graded effects, the teacher has no noise, but many experiences help or harm little.
-"""
+"""Worlds by the way in which their teacher errs, and the settings of the practice in them."""
 
 
 @dataclass(frozen=True, slots=True)
