@@ -72,7 +72,10 @@ class Folder:
     def run(self, *words: str, code: int = 0) -> str:
         """Run a command to its end; return what it printed on stdout."""
         process = self.begin(*words)
-        out, err = process.communicate(timeout=HANG_S)
+        try:
+            out, err = process.communicate(timeout=HANG_S)
+        finally:
+            process.terminate()  # Ctrl-C does not reach its session
         assert process.returncode == code, f"{' '.join(words)}: {process.returncode}\n{out}\n{err}"
         return out
 

@@ -12,7 +12,7 @@ rewards of each step are written to `rewards.json`, of which `make pictures` dra
 
 import argparse
 import json
-import subprocess
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -59,8 +59,7 @@ def main() -> int:
     python = install.python()
     install.model(python)
     if Path(sys.executable) != python.absolute():
-        words = (str(python), "-m", "tests.real.training", *sys.argv[1:])
-        return subprocess.run(words, check=False).returncode
+        os.execv(python, (str(python), "-m", "tests.real.training", *sys.argv[1:]))
     PLACE.mkdir(parents=True, exist_ok=True)
     (PLACE / "coin.py").write_text(COIN, "utf-8")
     folder = Folder(PLACE)
@@ -89,7 +88,7 @@ def main() -> int:
         _typed(folder, "runs", "compare", "cold/eval", "cold-learnt/eval")
         space = {"learning_rate": [3.0e-5, 1.0e-4]}
         write_config(
-            folder, server, "tune", train={"steps": given.steps // 2, "tune": {"space": space}}
+            folder, server, "tune", train={"steps": -(-given.steps // 2), "tune": {"space": space}}
         )
         _typed(folder, "train", "tune", "--config", "tune.yaml", "--trials", "2")
     return 0
