@@ -18,9 +18,12 @@ READERS = [
     path
     for room in ("store", "reports")
     for path in sorted((ROOT / room).rglob("*.py"))
-    # The keys of the last three are advice for a person.
+    # The keys of the next three are advice for a person; the last one names parts of an agent.
     if path.name
-    not in ("identity.py", "answer_findings.py", "learning_findings.py", "run_diagnosis.py")
+    not in (
+        *("identity.py", "answer_findings.py", "learning_findings.py", "run_diagnosis.py"),
+        "export_report.py",
+    )
 ]
 KEY = re.compile(r"(evaluation\.)?(agent|practice|verify)\.[a-z_.0-9]*")
 
