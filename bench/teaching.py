@@ -1,10 +1,10 @@
 """Gain under a teacher that errs in several ways, and the cost of letting it read summaries.
 
-Eight worlds of each of `TEACHERS` through the client. Then a teacher that is wrong about a share of
-the groups only: it takes the worse attempts for the better ones. 100 worlds without client (see
-`toy`), where three ways of counting are compared on the same luck: nothing is counted, as the
-published pipeline leaves it to the merge model; lessons vote; lessons vote and rewards speak, which
-is what the program does. 20 worlds through the client, on three kinds of tasks, with summaries and
+Eight worlds of each of `TEACHERS` through the client. Then 100 worlds without client (see `toy`),
+where four ways of counting are compared on the same luck: nothing is counted, as the published
+pipeline leaves it to the merge model; lessons vote; lessons vote and rewards speak; and new
+experiences are on trial as well, which is what the program does. Then a teacher that is wrong about
+a share of the groups, in 20 worlds through the client, on three kinds of tasks, with summaries and
 without. There is nothing to repeat: the seeds decide everything, and `runs` is not looked at.
 """
 
@@ -16,14 +16,22 @@ from typing import Any
 
 from bench.harness import Row, at_most
 from bench.learning import SOLVER, Practised, paired, practised_in
-from bench.toy import TESTED, Counting, Outcome, Policy, Toy
+from bench.toy import TESTED, Outcome, Policy, Toy
 from grpo_practice.sim.questions import Task, questions
 from grpo_practice.sim.world import Rule, Teaching, World
 
 NOISES = (0.0, 0.15, 0.3, 0.45)
 SEEDS, CLIENT_SEEDS, TEACHER_SEEDS = 100, 20, 8
 KINDS = "right / null / wrong experiences"
-COUNTINGS: tuple[Counting, ...] = ("nothing", "votes", "votes and rewards")
+POLICIES: Mapping[str, Policy] = {
+    "nothing counted": Policy(counting="nothing", trials=False),
+    "votes counted": Policy(counting="votes", trials=False),
+    "votes and rewards counted": Policy(trials=False),
+    "votes, rewards and trials": Policy(),
+}
+"""The last one is what the program does; the first is the published method, whose merge model
+decides alone.
+"""
 TASKS: Mapping[Task, int] = {"math": 50, "labels": 50, "tools": 20}
 """Questions of each; a task with tools takes some ten turns and 20,000 tokens an attempt."""
 TOOLS = {
@@ -96,24 +104,26 @@ def teachers(n: int, seeds: int) -> list[Row]:
 
 
 def _without_client(n: int) -> list[Row]:
-    done: dict[tuple[Counting, float], list[Outcome]] = {
-        (counting, noise): [
-            Toy(World(seed=seed, teacher=Teaching(noise=noise))).practise(Policy(counting=counting))
-            for seed in range(n)
-        ]
-        for counting in COUNTINGS
-        for noise in NOISES
-    }
-    return [
-        _row(
-            f"{counting} counted, noise {noise:g}",
-            [o.gains[-1] for o in done[counting, noise]],
-            [o.gains[-1] for o in done[counting, 0.0]],
-            [o.library for o in done[counting, noise]],
-            target=counting == COUNTINGS[-1] and noise == 0.3,
-        )
-        for counting, noise in done
-    ]
+    found = list[Row]()
+    for policy_name, policy in POLICIES.items():
+        done: dict[str, list[Outcome]] = {
+            name: [Toy(replace(world, seed=seed)).practise(policy) for seed in range(n)]
+            for name, (world, practice) in TEACHERS.items()
+            if not practice  # the toy knows no such setting
+        }
+        for name, outcomes in done.items():
+            row = _row(
+                f"{policy_name}, {name}",
+                [o.gains[-1] for o in outcomes],
+                [o.gains[-1] for o in done["noise 0"]],
+                [o.library for o in outcomes],
+                target=policy.trials and name == "noise 0.3",
+            )
+            row.notes["experiences shown"] = round(
+                sum(o.shown for o in outcomes) / sum(o.rollouts for o in outcomes), 2
+            )
+            found.append(row)
+    return found
 
 
 def _through_the_client(task: Task, n: int, seeds: int) -> list[Row]:

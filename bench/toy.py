@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import floor
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -19,10 +20,11 @@ from grpo_practice.core.types import Distilled, Experience, Operation, Sample
 from grpo_practice.core.types import Library as Stored
 from grpo_practice.practice import merge
 from grpo_practice.practice.evidence import Evidence, evidence_on
+from grpo_practice.practice.trials import left_out, on_trial
 from grpo_practice.rollout.groups.plan import plan_practice
 from grpo_practice.sim.questions import TOPICS, questions
 from grpo_practice.sim.world import Difficulty, EffectKind, Teaching, World, topic_of, unit
-from grpo_practice.store.records import Past, Play
+from grpo_practice.store.records import Part, Past, Play
 
 Library = Mapping[int, str]
 """Label → key of each experience, in the library's order."""
@@ -49,6 +51,8 @@ class Policy:
     """The share of a step's groups that is played with the library of the step before."""
     questions: int = 100
     counting: Counting = "votes and rewards"
+    trials: bool = True
+    """Whether half of a group's attempts leave out the experiences on trial."""
     epochs: int = EPOCHS
     steps: int = STEPS
     """Steps of an epoch."""
@@ -63,6 +67,8 @@ class Outcome:
     """True gain on the test questions after each step, in points."""
     mixed: int = 0
     """Groups that were compared."""
+    shown: int = 0
+    """Experiences in the prompts of all rollouts."""
     edits: Counter[str] = field(default_factory=Counter)
     """Proposals by the kind of the experience; `none` where there is no text."""
     library: Counter[str] = field(default_factory=Counter)
@@ -98,14 +104,17 @@ class Luck:
     lesson: NDArray[np.float64]
     """Shape: [epoch, question, 4]: which lesson, which of two, whether what misled is seen, whether
     the teacher is wrong about the group."""
+    named: NDArray[np.float64]
+    """Shape: [epoch, question, LESSONS + 1]: whether each proposal names its target."""
 
     @classmethod
     def of(cls, seed: int) -> "Luck":
         """Draw independently of the difficulties of the world with that seed."""
         draw = np.random.default_rng((seed, 1))
         places = (EPOCHS, MOST)
-        right, slip, lesson, wrong = (draw.random((*places, n)) for n in (5, 5, 3, 1))
-        return cls(right, slip, np.concatenate([lesson, wrong], axis=-1))
+        shapes = (5, 5, 3, 1, LESSONS + 1)
+        right, slip, lesson, wrong, named = (draw.random((*places, n)) for n in shapes)
+        return cls(right, slip, np.concatenate([lesson, wrong], axis=-1), named)
 
 
 @cache
@@ -171,22 +180,31 @@ class Toy:
             batch = np.array([question for question, _ in step.slots])
             early = floor(policy.overlap * len(batch) + 1e-9) if step.step else 0
             before, library = run.libraries[max(step.step - 1, 0)], run.libraries[step.step]
-            chances = self.p(batch, library.values())
-            chances[:early] = self.p(batch[:early], before.values())
-            proposed, rewards = list[Proposed](), list[tuple[int, int, float]]()
+            trial = run.on_trial() if policy.trials else ()
+            proposed, plays = list[Proposed](), list[Play]()
             for slot, question in enumerate(batch.tolist()):
-                rights = self._luck.right[step.epoch, question, : policy.attempts] < chances[slot]
+                prompts = [(before if slot < early else library)] * policy.attempts
+                left = [frozenset[str]()] * policy.attempts
+                if trial and slot >= early:
+                    left = [
+                        left_out(trial, self.world.seed, (step.step, slot, a), policy.attempts)
+                        for a in range(policy.attempts)
+                    ]
+                    prompts = [_without(library, gone) for gone in left]
+                asked_once = np.array([question])
+                chances = [self.p(asked_once, shown.values())[0] for shown in prompts]
+                rights = self._luck.right[step.epoch, question, : policy.attempts] < chances
                 outcome.rollouts += len(rights)
-                rewards.append((question, step.step - (slot < early), rights.mean()))
+                outcome.shown += sum(map(len, prompts))
+                plays += played(question, step.step - (slot < early), rights.tolist(), left)
                 if 0 < sum(rights) < len(rights):
                     outcome.mixed += 1
                     place = (step.epoch, question)
-                    group = self._attempts(
-                        place, rights.tolist(), before if slot < early else library
-                    )
-                    proposed += [(question, op) for op in self._teach(place, group, library)]
+                    group = self._attempts(place, rights.tolist(), prompts)
+                    said = self._named(place, self._teach(place, group, library), library)
+                    proposed += [(question, op) for op in said]
             outcome.edits += self.kinds(op.text for _, op in proposed)
-            run.close(proposed, rewards, policy.attempts)
+            run.close(proposed, plays)
             outcome.gains.append(self.gain(run.libraries[-1].values()))
         outcome.library = self.kinds(run.libraries[-1].values())
         return outcome
@@ -196,21 +214,34 @@ class Toy:
         return Counter(self._known[key].kind if key else "none" for key in keys)
 
     def _attempts(
-        self, place: tuple[int, int], rights: Sequence[bool], shown: Library
+        self, place: tuple[int, int], rights: Sequence[bool], prompts: Sequence[Library]
     ) -> list[Attempt]:
         """Play a group's attempts: each follows the first experience of its topic and its fate."""
         topic = self._topics[place[1]]
-        follows = dict[EffectKind, tuple[int | None, str]]()
-        for label, key in shown.items():
-            if self._known[key].topic == topic:
-                follows.setdefault(self._known[key].kind, (label, key))
         group = []
-        for right, slip in zip(rights, self._luck.slip[place].tolist(), strict=False):
+        slips = self._luck.slip[place].tolist()
+        for right, slip, shown in zip(rights, slips, prompts, strict=False):
+            follows = dict[EffectKind, tuple[int | None, str]]()
+            for label, key in shown.items():
+                if self._known[key].topic == topic:
+                    follows.setdefault(self._known[key].kind, (label, key))
             kind: EffectKind = "help" if right else "harm"
             own = self._keys[topic, kind, int(not right and slip < SECOND)]
             followed, method = follows.get(kind, (None, own))
             group.append(Attempt(right, method, followed))
         return group
+
+    def _named(
+        self, place: tuple[int, int], proposed: Sequence[Operation], library: Library
+    ) -> list[Operation]:
+        """Turn the share of the proposals that name no target (`Teaching.adds`) into additions."""
+        said = list[Operation]()
+        for op, draw in zip(proposed, self._luck.named[place].tolist(), strict=False):
+            if op.target is None or draw >= self.world.teacher.adds:
+                said.append(op)
+            elif text := op.text or (library[int(op.target[1:])] if op.op == "NONE" else None):
+                said.append(Operation("ADD", text=text))
+        return said
 
     def _teach(
         self, place: tuple[int, int], group: Sequence[Attempt], library: Library
@@ -221,7 +252,7 @@ class Toy:
         worse = [a for a in group if not a.right]
         quality = self.world.teacher.p_help(len(better), len(worse))
         draw, which, seen, wrong = self._luck.lesson[place].tolist()
-        if wrong < self.world.teacher.noise:
+        if wrong < self.world.teacher.noise or topic in self.world.biased:
             better, worse = worse, better
         if draw < quality:
             key = _usual(better)
@@ -244,6 +275,23 @@ class Toy:
         return [Operation("ADD", text=key)] if accused is None else _against(accused, key)
 
 
+def _without(library: Library, gone: frozenset[str]) -> Library:
+    return {label: key for label, key in library.items() if f"E{label}" not in gone}
+
+
+def played(
+    question: int, library: int, rights: Sequence[bool], left: Sequence[frozenset[str]]
+) -> list[Play]:
+    """Return a group's plays, one for each set of experiences left out; `close` adds the mean."""
+    by_prompt = defaultdict[frozenset[str], list[bool]](list)
+    for right, gone in zip(rights, left, strict=True):
+        by_prompt[gone].append(right)
+    return [
+        Play(question, 1 + library, Part(gone, fmean(of), len(of)), 0.0)
+        for gone, of in by_prompt.items()
+    ]
+
+
 def _against(label: int, key: str | None) -> list[Operation]:
     return [Operation("UPDATE" if key else "DELETE", f"E{label}", key, finding="misled")]
 
@@ -263,33 +311,29 @@ class _Run:
     world: World
     counting: Counting
     libraries: list[Library] = field(default_factory=lambda: [{}])
-    """The one each step begins with, and the last."""
-    label: int = 0
-    """The last that was given."""
+    """Library at the start of each step, and the last one."""
+    label: int = 0  # the last that was given
     votes: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter[int]))
     plays: list[Play] = field(default_factory=list)
 
-    def close(
-        self,
-        proposed: Sequence[Proposed],
-        rewards: Sequence[tuple[int, int, float]],
-        attempts: int,
-    ) -> None:
-        """Make the next library of what a step has proposed.
+    def on_trial(self) -> tuple[str, ...]:
+        """Return the experiences on trial in the next step."""
+        now = stored(self.libraries[-1])
+        return on_trial(now, evidence_on(now, self._past()))
 
-        Args:
-            proposed: What its comparisons led to.
-            rewards: (question, number of the library it was played with, mean reward).
-            attempts: Rollouts of each group.
-        """
-        now, step = self.libraries[-1], len(self.libraries) - 1
-        mean = sum(reward for *_, reward in rewards) / len(rewards)
-        plays = [Play(q, 1 + library, r, attempts, mean) for q, library, r in rewards]
+    def _past(self) -> Past:
+        now = self.libraries[-1]
         shown = {
             1 + n: {f"E{label}" for label, key in library.items() if now.get(label) == key}
             for n, library in enumerate(self.libraries)
         }
-        past = Past(self.votes, self.plays, shown)
+        return Past(self.votes, self.plays, shown)
+
+    def close(self, proposed: Sequence[Proposed], plays: Sequence[Play]) -> None:
+        """Make the next library of what a step's comparisons proposed and its groups played."""
+        now, step = self.libraries[-1], len(self.libraries) - 1
+        mean = fmean([p.part.reward for p in plays], [p.part.scored for p in plays])
+        plays, past = [replace(play, mean=mean) for play in plays], self._past()
         evidence = evidence_on(
             stored(now), past, proposed, plays, rewards=self.counting == "votes and rewards"
         )

@@ -29,7 +29,7 @@ CONFIG = f"""\
 # results say nothing about a real model.
 exp_id: {EXP_ID}
 practice:
-  seed: 20
+  seed: 3
   epochs: 2
   batch_size: {PRACTICE // 2}
   grpo_n: 5

@@ -89,12 +89,12 @@ async def test_a_group_teaches_what_the_simulated_teacher_says(seed: int) -> Non
     library = rng.choice([shown, shown, now])  # the same, or that of the step after
     wins = rng.randint(1, 4)
     rights = [True] * wins + [False] * rng.randint(1, 5 - wins)
-    attempts = TOY._attempts(place, rng.sample(rights, len(rights)), shown)
+    attempts = TOY._attempts(place, rng.sample(rights, len(rights)), [shown] * 5)
     draws = dict(zip(("lesson", "which", "misled", "noise"), TOY._luck.lesson[place], strict=True))
     group, told = group_of(place[1], attempts)
     real = library_of(library)
     with patch("grpo_practice.sim.teacher.unit", lambda seed, what, sha: draws[what]):
-        task = Task(TEACHER, group, real, library_of(shown), AT)
+        task = Task(TEACHER, group, real, lambda _: library_of(shown), AT)
         summaries = [Transcript((Piece("said", text),)) for text in told]
         shows = [
             Shown(r, "summary", text) for r, text in zip(group.rollouts, summaries, strict=True)

@@ -50,6 +50,7 @@ def query(sql: str) -> list[tuple[Any, ...]]:
 
 
 def test_each_finding_has_its_number_and_what_to_do(demo: Gp) -> None:
+    change("UPDATE groups SET mean_reward = 1, status = 'uniform', informative = 0 WHERE slot < 5")
     ran = demo("runs", "diagnose", "demo")
     assert ran.code == 0
     alike = query(

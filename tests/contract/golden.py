@@ -60,7 +60,7 @@ STORY: Mapping[str, tuple[str, ...]] = {
     "rollouts show": ("rollouts", "show", "demo:0", "--failed", "--limit", "1"),
     "experiences list": ("experiences", "list"),
     "experiences show": ("experiences", "show", "E1"),
-    "experiences diff": ("experiences", "diff", "demo:0", "demo"),
+    "experiences diff": ("experiences", "diff", "demo:1", "demo"),
     "export-agent": ("export-agent", "--format", "json"),
     "export-data": ("export-data", "demo:0", "--format", "dpo", "-o", "pairs.jsonl"),
     "report": ("report", "demo", "-o", "page.html"),
@@ -77,7 +77,7 @@ STORY: Mapping[str, tuple[str, ...]] = {
     "experiences approve": ("experiences", "approve", HELD, "--run", "asked"),
     "experiences reject": ("experiences", "reject", "--all", "--run", "asked"),
     "experiences effect": ("experiences", "effect", "demo", "--dataset", "held", "-k", "2"),
-    "experiences prune": ("experiences", "prune", "demo"),
+    "experiences prune": ("experiences", "prune", "demo", "--max-tokens", "300"),
     "experiences remove": ("experiences", "remove", "E2", "--run", "demo"),
     "experiences edit": (
         "experiences",

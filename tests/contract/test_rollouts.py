@@ -149,6 +149,12 @@ def rows_of(gp: Gp, run: str, *more: str) -> list[dict[str, Any]]:
 
 def test_questions_that_flipped_against_the_agent_without_experiences(demo: Gp) -> None:
     name = last_library(demo)
+    # One question flips the other way.
+    change(
+        f"""UPDATE verdicts SET reward = (SELECT run_id = 'demo/eval' FROM v_rollouts r
+             WHERE r.rollout_id = verdicts.rollout_id) WHERE rollout_id IN (SELECT rollout_id
+              FROM v_rollouts WHERE run_id IN ('demo/eval', '{name}') AND step = 0 AND slot = 1)"""
+    )
     before, now = means(rows_of(demo, "demo/eval")), means(rows_of(demo, name))
     flipped = {n for n in now if (before[n][-1] >= 0.5) != (now[n][-1] >= 0.5)}
     rows = rows_of(demo, name, "--flipped")

@@ -55,7 +55,7 @@ def test_no_two_stages_have_a_sign_in_common() -> None:
 def test_another_stage_is_another_method() -> None:
     """A run that was begun without a stage has not its prompt, and must not go on with it."""
     said = "raise practice.METHOD and say in store/identity.py what it does; then correct this"
-    assert (METHOD, distillation()) == (1, ["summarise", "compare", "propose", "merge"]), said
+    assert (METHOD, distillation()) == (2, ["summarise", "compare", "propose", "merge"]), said
 
 
 @pytest.mark.parametrize("stage", STAGES)

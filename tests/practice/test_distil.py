@@ -30,7 +30,7 @@ from grpo_practice.core.types import (
     Verdict,
 )
 from grpo_practice.practice.distil import distil
-from grpo_practice.practice.evidence import Evidence
+from grpo_practice.practice.evidence import Change, Evidence
 from grpo_practice.practice.merge import Proposal, changes, merge, votes
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.rollout.groups.informative import status_of
@@ -132,7 +132,7 @@ async def test_what_an_id_stood_for_when_it_was_shown_is_not_taken_for_what_it_s
         6,
     )
     before = replace(LIBRARY, experiences=(*LIBRARY.experiences, Experience(3, "Old: forget.")))
-    await distil(teacher(said), GROUP, now, AT, shown=before)
+    await distil(teacher(said), GROUP, now, AT, shown=lambda _: before)
     (shown,) = said.prompts("compare")
     assert shown.count("Experiences shown: E1 (reworded since), E4, E3 (removed since).") == 3
     (summarised, *_) = said.prompts("summarise")
@@ -252,7 +252,7 @@ async def test_the_merge_sees_every_proposal_in_slot_order_grouped_by_experience
         ("ADD", None),
     ]
     said = Said(merge=json.dumps({"operations": [{"op": "DELETE", "id": "E4", "from": ["P3"]}]}))
-    on = {"E4": Evidence({10: -1, 11: -1, 12: 1}, {12: 0.125})}
+    on = {"E4": Evidence({10: -1, 11: -1, 12: 1}, {12: Change(0.125, 1)})}
     (op,) = await merge(teacher(said), LIBRARY, proposed, on, GroupKey(1, 0, 0))
     assert (op.op, op.target, op.from_ops) == ("DELETE", "E4", (2,))
     (shown,) = said.prompts("merge")
@@ -318,7 +318,7 @@ async def test_the_prompts_are_what_was_reviewed() -> None:
             ]
         )
     ]
-    on = {"E4": Evidence({2: -1, 3: 1, 4: 1}, {4: 0.25})}
+    on = {"E4": Evidence({2: -1, 3: 1, 4: 1}, {4: Change(0.25, 1)})}
     await merge(teacher(said), LIBRARY, proposed, on, GroupKey(1, 0, 0))
     first: dict[str, str] = {s.address.stage: shown(m) for s, m in reversed(said.asked)}
     assert first.keys() == set(distillation()), "a stage of stages.STAGES that neither asks"

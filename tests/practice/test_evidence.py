@@ -3,7 +3,15 @@
 import pytest
 
 from grpo_practice.core.types import Experience, LessonFinding, Library, Operation, OpKind
-from grpo_practice.practice.evidence import REWARD_WEIGHT, Evidence, evidence_on, evidence_text
+from grpo_practice.practice.evidence import (
+    REWARD_VARIANCE,
+    SHARED_VARIANCE,
+    VOTED,
+    Change,
+    Evidence,
+    evidence_on,
+    evidence_text,
+)
 from grpo_practice.practice.merge import (
     Proposal,
     apply,
@@ -14,7 +22,7 @@ from grpo_practice.practice.merge import (
 )
 from grpo_practice.practice.replies import LIBRARY_SIZE
 from grpo_practice.practice.teacher import GroupKey
-from grpo_practice.store.records import Past, Play
+from grpo_practice.store.records import Part, Past, Play
 from tests.practice.test_distil import Said, teacher
 
 LIBRARY = Library((Experience(1, "Units: name them."), Experience(2, "Sums: add.")), 3, id=7)
@@ -22,6 +30,10 @@ FOR = Operation("NONE", "E1", finding="confirmed")
 AGAINST = Operation("UPDATE", "E1", "Units: leave them out.", finding="misled")
 GONE = Operation("DELETE", "E1", finding="misled")
 CLEARER = Operation("UPDATE", "E1", "Units: name each.", finding="unclear")
+
+
+def play(sample: int, library: int | None, reward: float, scored: int, mean: float) -> Play:
+    return Play(sample, library, Part(frozenset(), reward, scored), mean)
 
 
 def on(past: Past, *cast: tuple[int, Operation], plays: tuple[Play, ...] = ()) -> Evidence:
@@ -54,7 +66,8 @@ def test_each_question_has_one_vote_however_often_it_is_asked() -> None:
     past = Past({"E1": {10: 3, 11: -1, 12: 1}})
     found = on(past, (11, AGAINST), (12, GONE), (13, FOR))
     assert dict(found.votes) == {10: 3, 11: -2, 12: 0, 13: 1}
-    assert (found.supporting, found.opposing, found.support) == (2, 1, 1)
+    assert (found.supporting, found.opposing) == (2, 1)
+    assert 0 < found.support < on(Past({"E1": {10: 1}})).support
 
 
 def test_a_vote_on_something_that_is_not_in_the_library_is_no_vote() -> None:
@@ -67,7 +80,7 @@ def test_a_question_that_says_it_often_in_one_step_says_it_once() -> None:
 
 
 def test_a_tie_is_not_decided_by_how_numbers_add_up() -> None:
-    tie = Evidence({10: 1, 11: -1}, {12: -0.1, 13: -0.2, 14: 0.3})
+    tie = Evidence({10: 1, 11: -1}, {12: Change(-0.1, 1), 13: Change(-0.2, 1), 14: Change(0.3, 1)})
     assert tie.support != 0
     assert tie.stays
 
@@ -76,27 +89,53 @@ def test_a_reward_that_changed_with_the_experience_counts() -> None:
     """Before: 2 of 4 attempts, and one more at the step's mean of .5. With it: 4 of 4, then 3."""
     past = Past(
         votes={"E1": {10: 1}},
-        plays=[Play(10, 3, 0.5, 4, 0.5), Play(10, 7, 1.0, 4, 0.6)],
+        plays=[play(10, 3, 0.5, 4, 0.5), play(10, 7, 1.0, 4, 0.6)],
         shown={7: {"E1", "E2"}},
     )
-    found = on(past, plays=(Play(10, 7, 0.75, 4, 0.6),))
-    assert found.changes == {10: pytest.approx(0.875 - 0.5)}
-    assert found.support == pytest.approx(1 + REWARD_WEIGHT * 0.375)
+    found = on(past, plays=(play(10, 7, 0.75, 4, 0.6),))
+    precision = 1 / (REWARD_VARIANCE * (1 / 8 + 1 / 5))
+    assert found.changes == {10: pytest.approx((0.875 - 0.5, precision))}
+    assert found.support > Evidence({10: 1}).support
+
+
+def test_attempts_without_an_experience_on_trial_count_as_without_it() -> None:
+    past = Past({"E1": {10: 1}}, shown={7: {"E1", "E2"}})
+    shown, left_out = Part(frozenset({"E2"}), 1.0, 2), Part(frozenset({"E1"}), 0.5, 2)
+    found = on(past, plays=(Play(10, 7, shown, 0.5), Play(10, 7, left_out, 0.5)))
+    assert found.changes[10].size == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("plays", "change", "stays"),
+    [(5, -0.1, True), (60, -0.1, False), (5, -0.4, False), (60, 0, True)],
+)
+def test_rewards_outweigh_votes_once_enough_attempts_are_played(
+    plays: int, change: float, stays: bool
+) -> None:
+    """Five questions vote for it, and each is played `plays` times without and with it."""
+    precision = plays / (2 * REWARD_VARIANCE)
+    found = Evidence(dict.fromkeys(range(5), 1), dict.fromkeys(range(5), Change(change, precision)))
+    assert found.stays == stays
+
+
+def test_a_teacher_that_always_agrees_is_believed_only_so_far() -> None:
+    few, many = (Evidence(dict.fromkeys(range(n), 1)).support for n in (10, 1_000))
+    assert few < many < VOTED / SHARED_VARIANCE**0.5
 
 
 def test_luck_is_taken_out_of_the_reward_before() -> None:
     """1 of 2 right where hardly any is: half of that was luck."""
-    past = Past({"E1": {10: 1}}, [Play(10, 3, 0.5, 2, 0.05)], {7: {"E1"}})
-    assert on(past, plays=(Play(10, 7, 0.35, 2, 0.05),)).changes[10] == pytest.approx(0.0)
+    past = Past({"E1": {10: 1}}, [play(10, 3, 0.5, 2, 0.05)], {7: {"E1"}})
+    assert on(past, plays=(play(10, 7, 0.35, 2, 0.05),)).changes[10].size == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize(
     "plays",
     [
-        pytest.param([Play(10, 3, 0.5, 4, 0.5)], id="never with it"),
-        pytest.param([Play(10, 7, 0.5, 4, 0.5)], id="never without it"),
-        pytest.param([Play(99, 3, 0.5, 4, 0.5), Play(99, 7, 1.0, 4, 0.5)], id="no voter"),
-        pytest.param([Play(10, None, 0.5, 4, 0.5), Play(10, 3, 0.9, 4, 0.5)], id="another text"),
+        pytest.param([play(10, 3, 0.5, 4, 0.5)], id="never with it"),
+        pytest.param([play(10, 7, 0.5, 4, 0.5)], id="never without it"),
+        pytest.param([play(99, 3, 0.5, 4, 0.5), play(99, 7, 1.0, 4, 0.5)], id="no voter"),
+        pytest.param([play(10, None, 0.5, 4, 0.5), play(10, 3, 0.9, 4, 0.5)], id="another text"),
     ],
 )
 def test_a_question_not_played_both_ways_says_nothing_by_its_reward(plays: list[Play]) -> None:
@@ -104,7 +143,7 @@ def test_a_question_not_played_both_ways_says_nothing_by_its_reward(plays: list[
 
 
 def test_a_run_that_learns_without_the_truth_looks_at_no_reward() -> None:
-    past = Past({"E1": {10: 1}}, [Play(10, 3, 0.5, 4, 0.5), Play(10, 7, 1.0, 4, 0.5)], {7: {"E1"}})
+    past = Past({"E1": {10: 1}}, [play(10, 3, 0.5, 4, 0.5), play(10, 7, 1.0, 4, 0.5)], {7: {"E1"}})
     assert evidence_on(LIBRARY, past, rewards=False)["E1"].changes == {}
     assert evidence_on(LIBRARY, past)["E1"].changes != {}
 
@@ -201,7 +240,7 @@ def test_what_falls_goes_also_where_the_merge_leaves_it_alone() -> None:
 
 
 def test_the_evidence_is_told_with_what_the_rewards_did() -> None:
-    found = Evidence({10: 1, 11: -1}, {10: -0.5, 11: 0.1})
+    found = Evidence({10: 1, 11: -1}, {10: Change(-0.5, 1), 11: Change(0.1, 1)})
     assert evidence_text(found) == (
         "1 question for it, 1 against it; with it, the mean reward of 2 questions fell by 0.20"
     )

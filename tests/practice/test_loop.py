@@ -107,9 +107,10 @@ async def test_without_overlap_nothing_runs_ahead(world: World) -> None:
 
 
 async def test_they_are_played_with_that_library_also_when_nothing_could_begin_early(
-    world: World,
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends between the steps, so that step 1 is begun by a process that knows no step 0."""
+    monkeypatch.setattr(step, "on_trial", lambda *_: ())
     world.between = asyncio.Event()
     task = asyncio.create_task(world.run())
     await world.until(lambda: any(isinstance(e, StepFinished) for e in world.events))
@@ -129,16 +130,17 @@ async def test_they_are_played_with_that_library_also_when_nothing_could_begin_e
 
 
 @pytest.mark.parametrize(
-    ("step", "early", "others", "now"),
+    ("at", "early", "others", "now"),
     [(1, "none", "E1", "M0: do it."), (2, "E1", "E1, E2", "M1: do it.")],
 )
 async def test_the_teacher_edits_the_library_of_today_and_is_told_what_was_shown(
-    world: World, step: int, early: str, others: str, now: str
+    world: World, at: int, early: str, others: str, now: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(step, "on_trial", lambda *_: ())
     world.steps = 3
     async with running(world):
         pass
-    said = {(a.stage, a.slot): str(messages) for a, _, messages in world.asked if a.step == step}
+    said = {(a.stage, a.slot): str(messages) for a, _, messages in world.asked if a.step == at}
     for slot in range(GROUPS):
         shown = early if slot < 2 else others
         assert f"Experiences shown: {shown}." in said["compare", slot]

@@ -43,6 +43,7 @@ class World:
     concurrency: int = 3
     overlap: float = 0.5
     max_failed_share: float = 0.2
+    truth: bool = True
     says: Callable[[Address], str | Exception | None] = lambda _: None
     """What a student answers where that is not `1`, `0`, `1`, …; or what breaks."""
     asked: list[tuple[Address, str, list[Message]]] = field(default_factory=list)
@@ -148,7 +149,7 @@ class World:
                     player=player("player"),
                     later=player("later"),
                     teacher=Teacher(
-                        chats("teacher"), load_prompts(), None, None, True, 1, 0, "Answer."
+                        chats("teacher"), load_prompts(), None, None, self.truth, 1, 0, "Answer."
                     ),
                     settings=PracticeSettings(
                         rollout_concurrency=self.concurrency,

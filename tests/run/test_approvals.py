@@ -83,7 +83,7 @@ async def test_what_is_approved_while_a_step_is_under_way_enters_when_it_closes(
     assert [one.approved for one in workspace(project).experiences().held[:2]] == [True, False]
     assert workspace(project).approve([first.id]).waits
     project.max_requests = None
-    report = await project.practise(APPROVE)
+    await project.practise(APPROVE)
     assert project.query("SELECT * FROM calls")[: len(before)] == before
     made = "SELECT count(*) FROM calls WHERE step <= 2"
     assert project.query(made) == whole.query(made)
@@ -92,8 +92,11 @@ async def test_what_is_approved_while_a_step_is_under_way_enters_when_it_closes(
         (0,)
     ]
     assert closed != opened
-    assert [e.text for e in report.library.experiences] == [first.text]
-    assert workspace(project).experience("E1").history.changes[0].held_since == first.step
+    assert [e.text for e in workspace(project).experiences("toy:2").library.experiences] == [
+        first.text
+    ]
+    history = workspace(project).experience("E1", "toy:2").history
+    assert history.changes[0].held_since == first.step
 
 
 async def test_a_step_may_learn_by_itself_and_take_in_what_was_approved(project: Project) -> None:

@@ -137,7 +137,7 @@ async def test_plays_are_those_of_who_voted_and_of_who_is_asked_for(run: Run) ->
     made = await run.close(0, [[ADD], [], []], merged(ADD, 0), reward=0.5)
     await run.close(1, [[], [], []], reward=0.75)
     found = run.past(2)
-    plays = [(p.sample_id, p.library_id, p.reward, p.scored, p.mean) for p in found.plays]
+    plays = [(p.sample_id, p.library_id, p.part.reward, p.part.scored, p.mean) for p in found.plays]
     assert plays == [(run.ids[0], empty, 0.5, 2, 0.5), (run.ids[0], made.id, 0.75, 2, 0.75)]
     assert found.shown == {made.id: {"E1"}}
     assert {p.sample_id for p in run.past(2, run.ids[2]).plays} == {run.ids[0], run.ids[2]}
@@ -201,4 +201,4 @@ async def test_an_update_that_nobody_proposed_begins_anew(run: Run) -> None:
 
 
 def test_an_empty_library_has_no_past(run: Run) -> None:
-    assert run.past(0, *run.ids) == Past({}, (), {})
+    assert run.past(0, *run.ids) == Past({}, [], {})

@@ -219,7 +219,8 @@ async def test_lessons(store: Store) -> None:
     groups = store.read(pages.group_page, branch, (-1, -1), 100)
     taught = [g for g in groups if g.status == "distilled"]
     assert taught
-    assert all(store.read(pages.lessons_of, branch, g.step, g.slot) for g in taught)
+    # A comparison that found no lesson has taught nothing.
+    assert any(store.read(pages.lessons_of, branch, g.step, g.slot) for g in taught)
 
 
 async def test_an_evaluation_has_the_same_pages(store: Store, project: Project) -> None:

@@ -159,5 +159,5 @@ def test_a_finished_run_of_another_method_is_only_read() -> None:
         with pytest.raises(FingerprintError) as refused:
             resume_decision("r", other, wanted, restart_step=None)
         assert "undo the change" not in (refused.value.hint or "")
-        shown = ChangedKey("practice.method", identity._METHODS[1], 2)
+        shown = ChangedKey("practice.method", identity._METHODS[1], identity._METHODS[2])
         assert shown in refused.value.diff

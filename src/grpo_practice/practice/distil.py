@@ -52,9 +52,9 @@ class Task:
     group: Group
     library: Library
     """Library that the proposals edit."""
-    shown: Library
-    """Library that the attempts were played with; for an early group, the library of an earlier
-    step.
+    shown: Callable[[int], Library]
+    """Library as an attempt was shown it, by the attempt's number: of an earlier step for an early
+    group, and without the experiences on trial that it left out.
     """
     at: GroupKey
 
@@ -79,17 +79,17 @@ async def distil(
     library: Library,
     at: GroupKey,
     *,
-    shown: Library | None = None,
+    shown: Callable[[int], Library] | None = None,
     gives_away: GivesAway = lambda op: None,
 ) -> Distilled:
     """Distil an informative group into edits to `library`.
 
-    `shown` is the library that the attempts were played with, if it is an earlier one. If a stage
-    fails permanently, the group is marked as `failed`, with the reason, and the run continues. If a
+    `shown` returns the library that an attempt was shown, if it is not `library`. If a stage fails
+    permanently, the group is marked as `failed`, with the reason, and the run continues. If a
     summary fails, only its own attempt is left out, provided that the remaining attempts still have
     different scores.
     """
-    task = Task(teacher, group, library, library if shown is None else shown, at)
+    task = Task(teacher, group, library, shown or (lambda _: library), at)
     attempts, unread = await read_attempts(task)
     done = Distilled(group.slot, unread=tuple(_error_text(e) for e in unread))
     try:
@@ -184,7 +184,7 @@ async def summarise(task: Task, rollout: Rollout) -> Attempt:
             answer=answer_text(rollout.sample.answer) if teacher.truth else None,
             critique=judgement(rollout) if teacher.truth else None,
             reward=f"{rollout.reward or 0.0:g}" if teacher.truth else None,
-            experiences=experience_lines(task.shown),
+            experiences=experience_lines(task.shown(rollout.attempt)),
             transcript=shown[0],
             words=words_for(text.chars),
         )
@@ -273,16 +273,10 @@ def _most(task: Task, messages: Sequence[Message], limit: int | None) -> int:
 def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -> list[Message]:
     """Render the comparison prompt with these texts, which are in attempt order."""
     teacher, group = task.teacher, task.group
-    ids = []
-    for experience in task.shown.experiences:
-        now = task.library.get(experience.id)
-        since = "" if now == experience else " (reworded since)" if now else " (removed since)"
-        ids.append(experience.id + since)
-    told = ", ".join(ids) or "none"
     shown: list[dict[str, object]] = [
         {
             "number": attempt.rollout.attempt + 1,
-            "shown": told,
+            "shown": _ids(task.shown(attempt.rollout.attempt), task.library),
             "kind": attempt.kind,
             "text": text,
             "summary": text,  # older prompts use this name
@@ -301,6 +295,16 @@ def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -
         limit=teacher.limit,
         instructions=shorten(teacher.instructions, INSTRUCTIONS).text,
     )
+
+
+def _ids(shown: Library, now: Library) -> str:
+    """Return the ids of the experiences that an attempt was shown, and which changed since."""
+    ids = []
+    for experience in shown.experiences:
+        current = now.get(experience.id)
+        since = " (reworded since)" if current else " (removed since)"
+        ids.append(experience.id + ("" if current == experience else since))
+    return ", ".join(ids) or "none"
 
 
 def _ranked(

@@ -1,25 +1,42 @@
 """Evidence for and against each experience: lessons and rewards from the whole run.
 
 A teacher misjudges individual groups, so no single comparison overrides earlier confirmations from
-other groups. Each question has one vote for or against an experience, based on its comparisons.
-Once a question has been played both without and with the experience, the change in its reward
-counts too, and no teacher can get that wrong. `bench/learning.py` simulates a teacher that is wrong
-about three groups in ten.
+other groups. Each question has one vote for or against an experience, based on its comparisons. A
+teacher may also misjudge a whole subject, and then all its votes agree. Rewards are evidence that
+no teacher can get wrong: the same questions are played with and without the experience (`trials`).
+
+Both are estimates of the same quantity, the change in reward that the experience causes at the
+questions it is about. They are combined by their precision, so votes decide as long as few
+attempts have been played, and rewards decide later. `bench/teaching.py` simulates teachers that
+are wrong at random, always wrong about some subjects, or never name an experience.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import sqrt
+from typing import NamedTuple
 
-from grpo_practice.core.stats.scores import mean
 from grpo_practice.core.text import count
 from grpo_practice.core.types import Library, Operation, one_vote
 from grpo_practice.store.records import Past, Play
 
-REWARD_WEIGHT = 4.0
-"""Number of votes that a change of 1 in a question's mean reward is worth: a change of 0.25 equals
-one lesson.
-"""
+VOTED = 0.3
+"""Change in mean reward that a question's vote for an experience predicts."""
+VOTE_VARIANCE = 0.1
+"""Variance of that prediction for a single vote."""
+SHARED_VARIANCE = 0.01
+"""Variance that all votes on an experience share, because they come from the same teacher."""
+REWARD_VARIANCE = 0.2
+"""Variance of the reward of an attempt at a question whose attempts differ."""
+
+
+class Change(NamedTuple):
+    """Change in a question's mean reward with an experience, compared to without it."""
+
+    size: float
+    precision: float
+    """1 / variance of `size`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +45,8 @@ class Evidence:
 
     votes: Mapping[int, int] = field(default_factory=dict)
     """Sample id → number of the sample's votes for the experience minus those against it."""
-    changes: Mapping[int, float] = field(default_factory=dict)
-    """Sample id → mean reward with the experience minus mean reward without it."""
+    changes: Mapping[int, Change] = field(default_factory=dict)
+    """Sample id → change in its reward; only of samples that voted."""
 
     @property
     def supporting(self) -> int:
@@ -43,18 +60,34 @@ class Evidence:
 
     @property
     def change(self) -> float | None:
-        """Mean change in reward over the questions played both without and with the experience."""
-        return mean([*self.changes.values()]) if self.changes else None
+        """Estimated change in reward over the questions played both without and with it."""
+        known = sum(change.precision for change in self.changes.values())
+        return self._moved / known if known else None
 
     @property
     def support(self) -> float:
-        """Total weight of the evidence, in votes; negative if most is against the experience."""
-        return self.supporting - self.opposing + REWARD_WEIGHT * sum(self.changes.values())
+        """Expected effect of the experience in standard deviations; negative if it does harm."""
+        n = len(self.votes)
+        voted = n / (VOTE_VARIANCE + n * SHARED_VARIANCE)
+        agreed = (self.supporting - self.opposing) / n if n else 0.0
+        known = voted + sum(change.precision for change in self.changes.values())
+        return (voted * VOTED * agreed + self._moved) / sqrt(known) if known else 0.0
 
     @property
     def stays(self) -> bool:
         """False if the evidence against the experience outweighs the evidence for it."""
         return round(self.support, 9) >= 0  # float rounding must not decide a tie
+
+    def opposed_by(self, samples: Iterable[int]) -> "Evidence":
+        """Return the evidence with one more vote against the experience by each of the samples."""
+        return replace(self, votes={**self.votes, **{s: self.votes.get(s, 0) - 1 for s in samples}})
+
+    @property
+    def _moved(self) -> float:
+        return sum(change.size * change.precision for change in self.changes.values())
+
+
+NO_EVIDENCE = Evidence()
 
 
 def evidence_on(
@@ -117,20 +150,42 @@ def _named(evidence: Evidence, side: int, numbers: Mapping[int, int] | None) -> 
 
 def _changes(
     name: str, votes: Mapping[int, int], played: Sequence[Play], past: Past
-) -> dict[int, float]:
+) -> dict[int, Change]:
     """Return each voting question's change in reward with the experience compared to without it.
 
     Shape of the result: one entry for each question played both without and with it.
     """
-    before, since = dict[int, float](), dict[int, list[float]]()
+    before, since = dict[int, _Mean](), dict[int, _Mean]()
     for play in played:
         if play.sample_id not in votes:
             continue
-        if name in past.shown.get(play.library_id or 0, ()):
-            since.setdefault(play.sample_id, []).append(play.reward)
-        else:
-            # A question votes because its attempts differed, partly by luck. Adding one attempt
-            # at the step's mean removes that luck from the comparison.
-            total = play.reward * play.scored + play.mean
-            before[play.sample_id] = total / (play.scored + 1)
-    return {q: mean(since[q]) - before[q] for q in before.keys() & since.keys()}
+        shown = past.shown.get(play.library_id or 0, ())
+        side = since if name in shown and name not in play.part.left_out else before
+        side.setdefault(play.sample_id, _Mean()).add(play)
+    return {
+        sample_id: since[sample_id].less(before[sample_id])
+        for sample_id in before.keys() & since.keys()
+    }
+
+
+@dataclass(slots=True)
+class _Mean:
+    """Mean reward of a question's attempts, all with or all without an experience."""
+
+    total: float = 0.0
+    n: int = 0
+    usual: float = 0.0
+    """Mean reward of the last step in which these attempts were played."""
+
+    def add(self, play: Play) -> None:
+        self.total += play.part.reward * play.part.scored
+        self.n += play.part.scored
+        self.usual = play.mean
+
+    def less(self, before: "_Mean") -> Change:
+        """Return the change since `before`."""
+        # A question votes because its attempts differed, partly by luck. Adding one attempt
+        # at the step's mean removes that luck from the comparison.
+        was = (before.total + before.usual) / (before.n + 1)
+        variance = REWARD_VARIANCE * (1 / self.n + 1 / (before.n + 1))
+        return Change(self.total / self.n - was, 1 / variance)

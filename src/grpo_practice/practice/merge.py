@@ -18,13 +18,12 @@ from grpo_practice.core.types import (
     Operation,
     sharpens,
 )
-from grpo_practice.practice.evidence import Evidence, evidence_text
+from grpo_practice.practice.evidence import NO_EVIDENCE, Evidence, evidence_text
 from grpo_practice.practice.replies import FULL, LIBRARY_SIZE, read_operations
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.store.libraries import edited
 
 NEW = "New experiences"
-NO_EVIDENCE = Evidence()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +174,8 @@ def _voted(
         # A proposal of something new does not count against existing experiences, unless the
         # update has no other basis.
         alone = op.op == "UPDATE" and not named
-        taken_in = len({p.sample_id for p in behind if alone and p.operation.target is None})
-        passes = found.stays if sharpens(op, asked) else found.support < taken_in
+        others = {p.sample_id for p in behind if alone and p.operation.target is None}
+        passes = found.stays if sharpens(op, asked) else not found.opposed_by(others).stays
     else:
         against = [one.target for one in asked if one.target and not _may_pass(one, evidence)]
         passes = not against or len(against) < len(asked)
@@ -225,23 +224,23 @@ def within(
 ) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
     """Return the operations, adjusted so that the library has at most `most` tokens.
 
-    Texts that the fewest questions support are dropped first; among equals, the newest. A new text
-    is refused; an experience already in the library is removed.
+    Texts with the least support are dropped first; among equals, the newest. A new text is refused;
+    an experience already in the library is removed.
     """
     merged, made = list(merged), edits(library, merged, removed, proposed)
     added = {e.label: i for i, e in enumerate(made) if e.operation.op == "ADD" and e.label}
     after, removed = edited(library, made), list(removed)
 
-    def support(one: Experience) -> tuple[int, int]:
+    def behind(one: Experience) -> Evidence:
         if one.label not in added:
-            return evidence[one.id].supporting, -one.label
-        behind = _with_sources(merged[added[one.label]], proposed).from_ops
-        return len({proposed[i].sample_id for i in behind}), -one.label
+            return evidence[one.id]
+        sources = _with_sources(merged[added[one.label]], proposed).from_ops
+        return Evidence({proposed[i].sample_id: 1 for i in sources})
 
-    left = sorted(after.experiences, key=support)
+    left = sorted(after.experiences, key=lambda one: (behind(one).support, -one.label))
     while left and library_tokens(replace(after, experiences=tuple(left))) > most:
         one = left.pop(0)
-        why = f"no room in {most:,} tokens: {count(support(one)[0], 'question')} for it"
+        why = f"no room in {most:,} tokens: {count(behind(one).supporting, 'question')} for it"
         if one.label in added:
             place = added[one.label]
             merged[place] = replace(merged[place], refused=why, rule="outvoted")

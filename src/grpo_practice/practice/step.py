@@ -29,9 +29,10 @@ from grpo_practice.practice.lint import quarantine
 from grpo_practice.practice.merge import changes, edits, merge, votes
 from grpo_practice.practice.step_rollouts import StepRollouts
 from grpo_practice.practice.teacher import GroupKey
+from grpo_practice.practice.trials import on_trial
 from grpo_practice.practice.usefulness import LEAST, are_repeated, are_useless, useless_error
 from grpo_practice.rollout.groups.informative import Status, status_of
-from grpo_practice.rollout.groups.step_sums import group_row, mean_reward, step_stats
+from grpo_practice.rollout.groups.step_sums import group_row, mean_reward, parts_of, step_stats
 from grpo_practice.rollout.play import begin
 from grpo_practice.store import datasets
 from grpo_practice.store.distillation import DISTILLATION, HARMLESS, Distillation, frequencies
@@ -39,7 +40,7 @@ from grpo_practice.store.libraries import edited
 from grpo_practice.store.queries import past_votes
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.traced import MERGE
-from grpo_practice.store.records import Approvals, GroupRow, Play, StepResult, StepRow
+from grpo_practice.store.records import Approvals, GroupRow, Part, Play, StepResult, StepRow
 
 
 class PracticeStep:
@@ -76,7 +77,7 @@ class PracticeStep:
 
         The early groups of the step `ahead` may begin in the meantime.
         """
-        await self._rollouts.open(library)
+        await self._rollouts.open(library, self._on_trial(library))
         # Set this only after the store has recorded that the step is open, because from
         # then on groups are distilled as they end.
         self._library = library
@@ -88,6 +89,14 @@ class PracticeStep:
         # error.
         for task in self._teaching:
             await task
+
+    def _on_trial(self, library: Library) -> Sequence[str]:
+        """Return the experiences on trial in this step; none if rewards must not decide."""
+        if not self._teacher.truth:
+            return ()
+        end = self._rollouts.row.plan.step
+        past = self._job.store.read(past_votes.past, self._job.branch, library, (), end=end)
+        return on_trial(library, evidence_on(library, past))
 
     async def pilot(self, library: Library, groups: int) -> None:
         """Play and distil the first groups.
@@ -223,13 +232,13 @@ class PracticeStep:
 
     async def _distil(self, group: Group, library: Library) -> None:
         key, slot = self._key(group.slot), group.slot
-        shown = self._rollouts.library_of(slot)
         guard = await self._step_guard()
 
         def gives_away(op: Operation) -> Quarantine | None:
             return answer_given_away(guard, op, [slot])
 
         teacher = self._teacher
+        shown = partial(self._rollouts.shown, slot)
         done = await distil(teacher, group, library, key, shown=shown, gives_away=gives_away)
         # Check before storing and proposing, because the merge must not see a text that reveals an
         # answer.
@@ -271,11 +280,15 @@ class PracticeStep:
         mean = mean_reward(groups)
         plays = list[Play]()
         for group in groups:
-            row = self._row(group)
-            if row.mean_reward is not None and mean is not None:
-                library = self._rollouts.library_of(group.slot)
-                plays.append(Play(row.sample_id, library.id, row.mean_reward, row.scored, mean))
+            library = self._rollouts.library_of(group.slot)
+            if mean is not None:
+                plays += [
+                    Play(group.sample.id, library.id, part, mean) for part in self._parts(group)
+                ]
         return plays
+
+    def _parts(self, group: Group) -> list[Part]:
+        return parts_of(group, partial(self._rollouts.left_out, group.slot))
 
     def _key(self, slot: int = -1) -> GroupKey:
         plan = self._rollouts.row.plan
@@ -288,6 +301,7 @@ class PracticeStep:
             self._distilled.get(group.slot),
             planned=self._rollouts.row.attempts(group.slot),
             library_id=self._rollouts.library_of(group.slot).id,
+            parts=self._parts(group),
         )
 
 

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from grpo_practice.core.events import StepStarted
 from grpo_practice.core.prompts.system import system_prompt
 from grpo_practice.core.types import Group, Library, Rollout, Sample
 from grpo_practice.practice.context import Practice
+from grpo_practice.practice.trials import left_out
 from grpo_practice.rollout.attempts import Attempts, SystemPrompt
 from grpo_practice.rollout.failure_limit import FailureLimit
 from grpo_practice.rollout.play import AttemptKey, GroupJob, begin, play_groups
@@ -46,7 +48,8 @@ class StepRollouts:
         self._early = 0 if before is None else job.early(len(samples))
         self._library: Library | None = None
         """Library that all but the early groups are played with; None until the step is opened."""
-        self._systems = dict[int, SystemPrompt]()
+        self._trial: Sequence[str] = ()
+        self._systems = dict[tuple[int, frozenset[str]], SystemPrompt]()
         self._jobs = self._group_jobs()
         self._begun = set[int]()
         """Slots of the early groups that began before the step was opened."""
@@ -69,8 +72,22 @@ class StepRollouts:
         assert library is not None, "only early groups are played before the step is opened"
         return library
 
-    async def open(self, library: Library) -> None:
-        """Record that the step is open."""
+    def left_out(self, slot: int, attempt: int) -> frozenset[str]:
+        """Return the experiences on trial that an attempt is not shown."""
+        if slot < self._early:  # it may begin before the step knows what is on trial
+            return frozenset()
+        plan = self.row.plan
+        place = (plan.step, slot, attempt)
+        return left_out(self._trial, self._job.settings.seed, place, plan.slots[slot][1])
+
+    def shown(self, slot: int, attempt: int) -> Library:
+        """Return the library as an attempt is shown it."""
+        library, gone = self.library_of(slot), self.left_out(slot, attempt)
+        kept = tuple(e for e in library.experiences if e.id not in gone)
+        return replace(library, experiences=kept)
+
+    async def open(self, library: Library, trial: Sequence[str]) -> None:
+        """Record that the step is open, with these experiences of its library on trial."""
         job, plan = self._job, self.row.plan
         stored = [r for group in self._jobs for r in group.stored.values() if r.settled]
         job.emit(
@@ -86,7 +103,7 @@ class StepRollouts:
         for rollout in stored:
             self._attempts.report_stored(plan.step, rollout)
         await job.store.open_step(job.branch, plan.step, library.id)
-        self._library, self._may_begin_early = library, False
+        self._library, self._trial, self._may_begin_early = library, trial, False
 
     async def play_step(
         self, *, ahead: "StepRollouts | None" = None, most: int | None = None
@@ -134,12 +151,12 @@ class StepRollouts:
         # Before the step is opened, nothing waits for this attempt, so its requests have lower
         # priority.
         player = self._job.later if self._library is None else self._job.player
-        library = self.library_of(key.slot)
-        system = self._systems.get(library.id)
+        library, gone = self.library_of(key.slot), self.left_out(key.slot, key.attempt)
+        system = self._systems.get((library.id, gone))
         if system is None:
-            instructions = self._job.teacher.instructions
-            system = SystemPrompt(system_prompt(instructions, library), library)
-            self._systems[library.id] = system
+            text = system_prompt(self._job.teacher.instructions, self.shown(key.slot, key.attempt))
+            system = SystemPrompt(text, library, tuple(sorted(gone)))
+            self._systems[library.id, gone] = system
         return await self._attempts.play_attempt(key, player, system)
 
     async def _group_ended(self, group: GroupJob) -> None:

@@ -29,7 +29,7 @@ class EvidenceSummary:
     reward_questions: int
     """Number of questions behind `reward_change`."""
     support: float
-    """Weight of the evidence for the experience minus the evidence against it, in votes."""
+    """Expected change in reward, in standard deviations; negative if the experience does harm."""
 
     sentence: str
     """The evidence in words."""

@@ -56,6 +56,7 @@ _JSON: dict[str, type] = {
     "identity": dict,
     "left_out": list,
     "meta": dict,
+    "parts": list,
     "plan": list,
     "prompts": dict,
     "spec": dict,

@@ -34,6 +34,7 @@ _EITHER = ("", "evaluation.")
 
 _METHODS: Mapping[object, str] = {
     1: "1 (votes decide on proposals, texts that give answers away are dropped)",
+    2: "2 (votes and rewards are weighed by their precision, new experiences are on trial)",
 }
 """Names of the values of `practice.METHOD`."""
 

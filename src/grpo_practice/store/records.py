@@ -220,18 +220,28 @@ class GroupRow:
     """True if the group failed because a request to the teacher got no answer."""
     library_id: int | None = None
     """Library in the prompts of its attempts; None means the step's `library_in`."""
+    parts: str | None = None
+    """The group's `Part`s as JSON; None if all its attempts were shown the whole library."""
 
 
-@dataclass(frozen=True, slots=True)
-class Play:
-    """A question's group in one step: its library and its result."""
+class Part(NamedTuple):
+    """The attempts of a group that were shown the same experiences."""
 
-    sample_id: int
-    library_id: int | None
+    left_out: Set[str]
+    """IDs of the library's experiences that were not in the prompt."""
     reward: float
     """Mean over its scored attempts."""
     scored: int
     """Number of scored attempts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """A question's attempts with the same prompt in one step: the experiences and the result."""
+
+    sample_id: int
+    library_id: int | None
+    part: Part
     mean: float
     """Mean reward of the whole step."""
 

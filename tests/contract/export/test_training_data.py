@@ -57,7 +57,7 @@ async def test_sft_teaches_every_right_answer_as_it_was_said(project: Project) -
 
 
 async def test_dpo_has_one_pair_of_each_group_that_teaches(project: Project) -> None:
-    made = rows(project, "dpo")
+    made = rows(project, "dpo", without_library=True)
     informative = project.query("SELECT step, slot FROM groups WHERE informative ORDER BY 1, 2")
     assert [(row["step"], row["slot"]) for row in made] == informative
     by_place = {
@@ -70,7 +70,7 @@ async def test_dpo_has_one_pair_of_each_group_that_teaches(project: Project) -> 
         assert (row["chosen_reward"], row["rejected_reward"]) == (chosen.reward, rejected.reward)
         assert row["chosen_reward"] > row["rejected_reward"]
         assert row["prompt"] == [
-            {"role": "system", "content": chosen.system},
+            {"role": "system", "content": INSTRUCTIONS},
             {"role": "user", "content": chosen.question},
         ]
         for part, report in (("chosen", chosen), ("rejected", rejected)):
@@ -78,10 +78,22 @@ async def test_dpo_has_one_pair_of_each_group_that_teaches(project: Project) -> 
             assert row[part] == [{"role": "assistant", "content": said}]
 
 
+async def test_attempts_that_were_shown_other_experiences_are_no_pair(project: Project) -> None:
+    systems = {
+        (r.step, r.rollout.slot, r.rollout.attempt): r.system
+        for r in Workspace(project.db).rollouts("toy")
+    }
+    made = rows(project, "dpo")
+    for row in made:
+        prompts = [systems[place(row, f"{part}_attempt")] for part in ("chosen", "rejected")]
+        assert prompts == [row["prompt"][0]["content"]] * 2
+    assert 0 < len(made) < len(rows(project, "dpo", without_library=True))
+
+
 async def test_more_pairs_never_take_an_attempt_twice_or_equals(project: Project) -> None:
     project.change("UPDATE verdicts SET reward = (rollout_id % 3) / 2.0")
     for most in (1, 2, 9):
-        made = rows(project, "dpo", pairs=most)
+        made = rows(project, "dpo", pairs=most, without_library=True)
         taken = [place(row, f"{part}_attempt") for row in made for part in ("chosen", "rejected")]
         assert len(taken) == len(set(taken))
         assert all(row["chosen_reward"] > row["rejected_reward"] for row in made)
@@ -126,7 +138,8 @@ async def test_an_answer_that_was_cut_off_is_rejected_and_never_chosen(project: 
         """UPDATE rollouts SET outcome = 'ok' WHERE rollout_id IN
             (SELECT rollout_id FROM verdicts WHERE reward = 1)""",
     )
-    assert len(rows(project, "dpo")) == len(project.query("SELECT 1 FROM groups WHERE informative"))
+    pairs = rows(project, "dpo", without_library=True)
+    assert len(pairs) == len(project.query("SELECT 1 FROM groups WHERE informative"))
 
 
 async def test_a_group_under_way_has_no_pairs_yet(project: Project) -> None:
@@ -170,7 +183,6 @@ async def test_without_the_library_the_prompt_is_the_bare_agents(project: Projec
     assert [row["messages"][1:] for row in bare] == [row["messages"][1:] for row in shown]
     pairs = rows(project, "dpo", without_library=True)
     assert HEADING not in json.dumps(pairs)
-    assert len(pairs) == len(rows(project, "dpo"))
 
 
 async def test_nothing_to_write_leaves_no_file_and_says_why(project: Project) -> None:

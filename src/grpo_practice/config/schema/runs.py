@@ -257,7 +257,7 @@ class PracticeSettings(Model):
     max_library_tokens: int | None = Field(None, ge=100)
     """Maximum number of tokens that the library takes in a prompt (one token counts as 4 bytes of
     UTF-8). The merge prompt states the limit. If the library is still longer, experiences with the
-    fewest supporting questions are dropped, the newest first."""
+    least support are dropped, the newest first."""
     overlap: float = Field(0.0, ge=0, le=1)
     """Share of a step's groups, rounded down, that may start while the previous step waits for its
     slowest rollouts and its merge. This shortens waiting, but these groups use the library from

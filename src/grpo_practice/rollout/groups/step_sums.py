@@ -1,16 +1,23 @@
 """Rows and sums that a step stores about its groups, so that reports need not read rollouts."""
 
-from collections import Counter
-from collections.abc import Sequence
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence, Set
 
 from grpo_practice.core.stats import correct
 from grpo_practice.core.types import Distilled, Group, Rollout
 from grpo_practice.rollout.groups.informative import Status
-from grpo_practice.store.records import GroupRow
+from grpo_practice.store.records import GroupRow, Part
 
 
 def group_row(
-    group: Group, status: Status, done: Distilled | None, *, planned: int, library_id: int | None
+    group: Group,
+    status: Status,
+    done: Distilled | None,
+    *,
+    planned: int,
+    library_id: int | None,
+    parts: Sequence[Part] = (),
 ) -> GroupRow:
     """Return the row of a group after all its attempts have ended."""
     return GroupRow(
@@ -26,7 +33,22 @@ def group_row(
         reason=done.failed if done else None,
         unanswered=bool(done and done.failed and done.unanswered),
         library_id=library_id,
+        parts=json.dumps([(sorted(p.left_out), p.reward, p.scored) for p in parts])
+        if any(p.left_out for p in parts)
+        else None,
     )
+
+
+def parts_of(group: Group, left_out: Callable[[int], Set[str]]) -> list[Part]:
+    """Return the rewards of a group by the experiences that its attempts left out.
+
+    `left_out` gives these experiences by the number of the attempt.
+    """
+    rewards = defaultdict[frozenset[str], list[float]](list)
+    for rollout in group.rollouts:
+        if rollout.reward is not None:
+            rewards[frozenset(left_out(rollout.attempt))].append(rollout.reward)
+    return [Part(gone, sum(of) / len(of), len(of)) for gone, of in rewards.items()]
 
 
 def step_stats(groups: Sequence[Group], rows: Sequence[GroupRow]) -> dict[str, object]:

@@ -347,7 +347,7 @@ async def diagnose_teacher(
         summaries="never",
     )
     library = Library()
-    task = Task(teacher, _group(), library, library, GroupKey(0, 0, 0, 0))
+    task = Task(teacher, _group(), library, lambda _: library, GroupKey(0, 0, 0, 0))
     async with Client(endpoint, Limit(1), notice=lambda _: None) as client:
         try:
             async with asyncio.timeout(COMPARISON_S):

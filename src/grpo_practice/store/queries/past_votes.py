@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from grpo_practice.core.types import Library, Operation, one_vote, sharpens
 from grpo_practice.store import branches, libraries
-from grpo_practice.store.records import Branch, Past, Play, Segment
+from grpo_practice.store.records import Branch, Part, Past, Play, Segment
 
 _MADE = """SELECT op_id, op, step, target_id, from_ops FROM operations
   WHERE branch_id = ? AND step >= ? AND step < ? AND result_id = ? AND status = 'applied'"""
@@ -23,7 +23,7 @@ _VOTES = """SELECT o.step, g.sample_id, coalesce(g.library_id, s.library_in), o.
 _BEHIND = """SELECT g.sample_id, o.op, o.target_id, o.finding FROM operations o
   JOIN groups g USING (branch_id, step, slot) WHERE o.op_id IN (SELECT value FROM json_each(?))"""
 _PLAYS = """SELECT g.sample_id, coalesce(g.library_id, s.library_in) AS library_id,
-    g.mean_reward AS reward, g.scored,
+    g.mean_reward, g.scored, g.parts,
     coalesce(json_extract(s.stats, '$.mean_reward'), g.mean_reward) AS mean
   FROM groups g JOIN steps s USING (branch_id, step)
   WHERE g.branch_id = ? AND g.step >= ? AND g.step < ? AND g.mean_reward IS NOT NULL
@@ -61,8 +61,14 @@ def past(
     line, shown = _steps_before(branch, end), defaultdict[int, set[str]](set)
     votes = _votes(db, line, library, shown)
     wanted = json.dumps(sorted(set(asked).union(*votes.values())))
-    plays = (Play(**row) for segment in line for row in db.execute(_PLAYS, (*segment, wanted)))
-    return Past(votes, tuple(plays), shown)
+    rows = (row for segment in line for row in db.execute(_PLAYS, (*segment, wanted)))
+    return Past(votes, [play for row in rows for play in _plays(row)], shown)
+
+
+def _plays(row: sqlite3.Row) -> list[Play]:
+    whole = [Part(frozenset(), row["mean_reward"], row["scored"])]
+    parts = [Part(frozenset(gone), *of) for gone, *of in json.loads(row["parts"] or "[]")]
+    return [Play(row["sample_id"], row["library_id"], p, row["mean"]) for p in parts or whole]
 
 
 def _steps_before(branch: Branch, end: int) -> list[Segment]:

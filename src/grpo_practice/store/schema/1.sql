@@ -155,6 +155,7 @@ CREATE TABLE groups (                        -- the rollouts of one sample in on
   -- 1 = it failed because a request of the teacher's got no answer.
   unanswered  INTEGER NOT NULL DEFAULT 0 CHECK (unanswered IN (0, 1)),
   library_id  INTEGER REFERENCES libraries,  -- what it was shown; NULL = the step's library_in
+  parts       TEXT,                          -- JSON [[labels left out, mean reward, scored], ...]
   PRIMARY KEY (branch_id, step, slot),
   FOREIGN KEY (branch_id, step) REFERENCES steps
 ) STRICT, WITHOUT ROWID;
