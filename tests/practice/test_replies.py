@@ -86,6 +86,20 @@ def test_no_more_lessons_than_asked_for() -> None:
     assert [x.text for x in read_lessons(reply(text), LIBRARY, limit=2)] == ["l0", "l1"]
 
 
+def test_of_too_many_lessons_those_about_the_question_are_kept_in_the_teachers_order() -> None:
+    lessons = [
+        "Always read the text twice.",
+        "When a fee is charged once, add it last.",
+        "Stay calm.",
+        "When a rate per hour is given, multiply it by the hours.",
+    ]
+    text = json.dumps({"lessons": [{"lesson": lesson} for lesson in lessons]})
+    question = "A plumber charges a fee of 40 once and a rate of 25 per hour. What do 3 hours cost?"
+    for limit, kept in ((1, [3]), (2, [1, 3]), (4, [0, 1, 2, 3])):
+        found = read_lessons(reply(text), LIBRARY, limit=limit, question=question)
+        assert [x.text for x in found] == [lessons[n] for n in kept]
+
+
 def test_a_lesson_is_taken_whole_or_not_at_all() -> None:
     items = [
         {"lesson": "x" * (LESSON_CHARS + 1)},

@@ -222,7 +222,9 @@ async def compare(
         chat,
         [attempt.text for attempt in attempts],
         lambda texts: _comparison(task, attempts, texts),
-        lambda reply: read_lessons(reply, task.library, limit=teacher.limit),
+        lambda reply: read_lessons(
+            reply, task.library, limit=teacher.limit, question=task.group.sample.question
+        ),
     )
     return lessons, tuple(a.cut + cut for a, cut in zip(attempts, cuts, strict=True))
 

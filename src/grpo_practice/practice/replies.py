@@ -106,12 +106,16 @@ def read_summary(reply: Reply) -> str:
     return text
 
 
-def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson, ...]:
+def read_lessons(
+    reply: Reply, library: Library, *, limit: int, question: str = ""
+) -> tuple[Lesson, ...]:
     """Return at most `limit` lessons, strongest first, each on one line, without overlong lessons.
 
-    Confirmations do not count towards `limit`; there is at most one per experience. A lesson about
-    an unknown experience is treated as a general lesson. If a lesson names an experience with an
-    unknown finding, only the experience is kept.
+    If there are more, the lessons closest to the question are kept, because advice that fits every
+    task would otherwise crowd out the lesson about this one. Confirmations do not count towards
+    `limit`; there is at most one per experience. A lesson about an unknown experience is treated as
+    a general lesson. If a lesson names an experience with an unknown finding, only its experience
+    is kept.
 
     Raises:
         ReplyError: The reply cannot be parsed, or every lesson is too long.
@@ -124,10 +128,18 @@ def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson,
     if lessons and not kept:
         what = f"it has {len(lessons[0].text)} characters (at most {LESSON_CHARS})"
         raise found[0].error("lesson", what)
-    new = [lesson for lesson in kept if lesson.finding != "confirmed"][:limit]
+    new = [lesson for lesson in kept if lesson.finding != "confirmed"]
+    asked = _grams(question)
+    new = sorted(new, key=lambda lesson: -len(asked & _grams(lesson.text)))[:limit]
     # In reverse order, so that the dict keeps the first lesson about each experience.
     confirmed = {x.experience: x for x in reversed(kept) if x.finding == "confirmed"}.values()
     return tuple(lesson for lesson in kept if any(lesson is one for one in (*new, *confirmed)))
+
+
+def _grams(text: str) -> set[str]:
+    """Return the character 4-grams of a text, which need no knowledge of its language."""
+    plain = " ".join(re.findall(r"\w+", text.casefold()))
+    return {plain[i : i + 4] for i in range(len(plain) - 3)}
 
 
 def _says_something(item: Item) -> bool:
