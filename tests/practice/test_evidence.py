@@ -306,3 +306,13 @@ def test_a_removal_is_not_carried_by_what_it_takes_along() -> None:
     assert settled(delete, adds, STANDS).rule == "outvoted"
     update = Operation("UPDATE", "E1", "x", from_ops=(0, 1, 2, 3, 4, 5))
     assert settled(update, [*adds, *proposed(AGAINST)], STANDS).rule == "outvoted"
+
+
+def test_a_single_vote_against_needs_a_second_question() -> None:
+    worse = {20: Change(-0.5, 4.0)}
+    alone = Evidence({10: 1, 20: -1}, worse)
+    assert alone.support < 0
+    assert alone.stays
+    assert not Evidence({10: 1, 20: -1, 21: -1}, worse).stays
+    assert not Evidence({10: 1, 20: -1}, {**worse, 10: Change(-0.1, 4.0)}).stays
+    assert not Evidence({20: 1}, {20: Change(-1.0, 9.0)}).stays  # no teacher said so

@@ -75,12 +75,12 @@ class Evidence:
 
     @property
     def stays(self) -> bool:
-        """False if the evidence of at least two questions outweighs the evidence for it."""
+        """False if the evidence against the experience outweighs the evidence for it."""
         against = {sample for sample, vote in self.votes.items() if vote < 0}
         against |= {sample for sample, change in self.changes.items() if change.size < 0}
-        # One question must not decide alone: a text in its attempts could speak for the teacher.
-        # And float rounding must not decide a tie.
-        return len(against) < 2 or round(self.support, 9) >= 0
+        # A vote needs a second question beside it: a text in one attempt could speak for the
+        # teacher. And float rounding must not decide a tie.
+        return round(self.support, 9) >= 0 or (self.opposing > 0 and len(against) < 2)
 
     def opposed_by(self, samples: Iterable[int]) -> "Evidence":
         """Return the evidence with one more vote against the experience by each of the samples."""
