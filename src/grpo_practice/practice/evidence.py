@@ -61,8 +61,7 @@ class Evidence:
     @property
     def change(self) -> float | None:
         """Estimated change in reward over the questions played both without and with it."""
-        known = sum(change.precision for change in self.changes.values())
-        return self._moved / known if known else None
+        return self._moved / self._known if self.changes else None
 
     @property
     def support(self) -> float:
@@ -70,7 +69,7 @@ class Evidence:
         n = len(self.votes)
         voted = n / (VOTE_VARIANCE + n * SHARED_VARIANCE)
         agreed = (self.supporting - self.opposing) / n if n else 0.0
-        known = voted + sum(change.precision for change in self.changes.values())
+        known = voted + self._known
         return (voted * VOTED * agreed + self._moved) / sqrt(known) if known else 0.0
 
     @property
@@ -85,6 +84,10 @@ class Evidence:
     def opposed_by(self, samples: Iterable[int]) -> "Evidence":
         """Return the evidence with one more vote against the experience by each of the samples."""
         return replace(self, votes={**self.votes, **{s: self.votes.get(s, 0) - 1 for s in samples}})
+
+    @property
+    def _known(self) -> float:
+        return sum(change.precision for change in self.changes.values())
 
     @property
     def _moved(self) -> float:

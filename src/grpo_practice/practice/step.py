@@ -278,14 +278,13 @@ class PracticeStep:
     def _plays(self) -> list[Play]:
         groups = [group for _, group in sorted(self._groups.items())]
         mean = mean_reward(groups)
-        plays = list[Play]()
-        for group in groups:
-            library = self._rollouts.library_of(group.slot)
-            if mean is not None:
-                plays += [
-                    Play(group.sample.id, library.id, part, mean) for part in self._parts(group)
-                ]
-        return plays
+        if mean is None:
+            return []
+        return [
+            Play(group.sample.id, self._rollouts.library_of(group.slot).id, part, mean)
+            for group in groups
+            for part in self._parts(group)
+        ]
 
     def _parts(self, group: Group) -> list[Part]:
         return parts_of(group, partial(self._rollouts.left_out, group.slot))
