@@ -189,7 +189,7 @@ def test_a_practice_that_learnt_nothing_leads_here(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "said"), [("nope", "there is no run"), ("dem", "did you mean demo?")]
+    ("run", "said"), [("nope", "there is no run"), ("dmeo", "did you mean demo?")]
 )
 def test_a_run_that_is_not_there_is_refused(demo: Gp, run: str, said: str) -> None:
     ran = demo("runs", "diagnose", run)

@@ -29,6 +29,19 @@ def test_a_run_s_name_without_room_is_broken_between_its_parts(
     monkeypatch.setenv("COLUMNS", "90")
     monkeypatch.setattr(out, "_width", 90)
     listed = demo("runs", "list").out.splitlines()
-    cells = [line[: listed[0].index("status")].strip() for line in listed[1:]]
+    cells = [line[: listed[0].index("score")].strip() for line in listed[1:]]
     assert run in "".join(cells)
     assert all(len(line) <= 90 for line in listed if not line.startswith("next"))
+
+
+def test_name_score_and_begin_stay_on_a_narrow_terminal(
+    demo: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--dataset", "test", "--limit", "1", "--model", "sim", "--verify", "contains")
+    assert demo("eval", *words, "--exp-id", "a-rather-long-name-of-a-task").code == 0
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(out, "_width", 80)
+    head, first, *_ = demo("runs", "list").out.splitlines()
+    assert head.split("  ")[0] == "run"
+    assert head.split()[-3:] == ["score", "begun", "(UTC)"]
+    assert first.startswith("a-rather-long-name-of-a-task/eval/model=sim/verify=contains  ")

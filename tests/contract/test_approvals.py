@@ -70,7 +70,7 @@ def test_what_is_approved_is_evaluated_and_the_rest_is_not(held: Gp) -> None:
         words = ("eval", "--agent", name, "--dataset", "test", "--limit", "1", "--verify", "math")
         assert held(*words).code == 0
         with Workspace("grpo-practice.db") as workspace:
-            run = workspace.runs().runs[-1].name
+            run = workspace.runs().runs[0].name
             (rollout, *_) = workspace.rollouts(run)
         system = rollout.transcript[0]["content"]
         return sum(text in system for text in texts)

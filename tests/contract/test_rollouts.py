@@ -20,19 +20,21 @@ def after(ran_out: str, label: str) -> list[str]:
 
 def last_library(gp: Gp) -> str:
     """Return the evaluation of the demo's last library."""
-    name: str = gp("runs", "list", "--json").document["runs"][-1]["name"]
+    name: str = gp("runs", "list", "--json").document["runs"][0]["name"]
     return name
 
 
 def test_the_list_of_runs_says_dataset_model_and_score(demo: Gp) -> None:
-    head, first, second = (" ".join(x.split()) for x in demo("runs", "list").out.splitlines()[:3])
-    assert head == "run kind status steps score dataset model begun"
+    lines = [" ".join(line.split()) for line in demo("runs", "list").out.splitlines()[:5]]
+    head, _, _, second, first = lines
+    assert head == "run score begun (UTC) kind status steps dataset model"
     score = demo("runs", "show", "demo/eval", "--json").document["scores"]["demo/eval"]["mean"]
-    assert f" 5 of 5 {score:.3f} test sim " in first
-    assert " 4 of 4 - practice sim " in second
+    assert first.startswith(f"demo/eval {score:.3f} ")
+    assert first.endswith(" eval done 5 of 5 test sim")
+    assert second.endswith(" practice done 4 of 4 practice sim")
     runs = demo("runs", "list", "--json").document["runs"]
-    assert runs[0]["score"] == pytest.approx(score)
-    assert (runs[0]["dataset"], runs[0]["model"], runs[1]["score"]) == ("test", "sim", None)
+    assert runs[3]["score"] == pytest.approx(score)
+    assert (runs[3]["dataset"], runs[3]["model"], runs[2]["score"]) == ("test", "sim", None)
 
 
 def test_a_score_in_the_list_is_that_of_the_run_also_where_rollouts_are_missing(demo: Gp) -> None:

@@ -1,5 +1,6 @@
 """Runs as a person looks at them, on a finished demo."""
 
+import re
 import sqlite3
 from contextlib import closing
 
@@ -11,7 +12,9 @@ from tests.contract.command import Gp
 def test_runs_are_listed_with_what_is_simulated(demo: Gp) -> None:
     lines = demo("runs", "list").out.splitlines()
     first = " ".join(lines[1].split())
-    assert first.startswith("demo/eval eval done 5 of 5 ")
+    assert re.match(
+        r"demo/eval/L\w{8} 0\.\d{3} \w{3} \d\d \d\d:\d\d eval done 5 of 5 test sim$", first
+    )
     assert "  all are simulated, so they say nothing about a real model" in lines
     assert lines[-1].startswith("next: grpo-practice runs show demo/eval/L")
     document = demo("runs", "list", "--json").document
@@ -67,7 +70,9 @@ def test_an_evaluation_shows_its_own_score_only(demo: Gp) -> None:
 def test_an_unknown_run_is_an_error_that_names_those_there_are(demo: Gp) -> None:
     ran = demo("runs", "show", "nope")
     assert ran.code == 2
-    assert "hint: runs: demo/eval, demo, " in ran.err
+    assert re.search(
+        r"hint: runs: demo/eval/L\w+, demo/eval/L\w+, demo, demo/eval$", ran.err.strip()
+    )
 
 
 def test_deleting_a_run_takes_its_evaluations_along(demo: Gp) -> None:

@@ -1,7 +1,7 @@
 """Methods of `Workspace` for stored runs and libraries: read, compare, edit, copy and delete."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
         TranscriptsReport,
     )
     from grpo_practice.reports.run_diagnosis import RunDiagnosis
-    from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport, ShownKind
+    from grpo_practice.reports.run_list import DeletedRuns, RunOptions, RunsReport
+    from grpo_practice.reports.stored_runs import RunReport
     from grpo_practice.run.database import DatabaseCheck, DatabaseCopy
     from grpo_practice.run.hand_edits import EditedLibrary as EditedLibrary
     from grpo_practice.run.hand_edits import LibraryDifference
@@ -50,12 +51,16 @@ class RolloutOptions(TypedDict, total=False):
 class StoredRuns(DatabaseFile):
     """Runs of a database, with their rollouts and their libraries of experiences."""
 
-    def runs(self, kind: "ShownKind | None" = None) -> "RunsReport":
-        """Return all runs, or all of one kind, oldest first."""
-        from grpo_practice.reports.stored_runs import runs_report
+    def runs(self, **choice: "Unpack[RunOptions]") -> "RunsReport":
+        """Return the runs, newest first, or only those that match all keywords; see `RunOptions`.
+
+        Raises:
+            ConfigError: The kind or the order is unknown, or `last` is not positive.
+        """
+        from grpo_practice.reports.run_list import runs_report
 
         with self._store() as store:
-            return runs_report(store, kind)
+            return runs_report(store, **choice)
 
     def names(self, kind: Literal["runs", "datasets"]) -> list[str]:
         """Return the names of the runs (newest first) or of the datasets.
@@ -141,11 +146,13 @@ class StoredRuns(DatabaseFile):
 
     def is_training(self, run: str) -> bool:
         """Return whether this is a training run; False if the run does not exist."""
+        from grpo_practice.core.errors import ConfigError
         from grpo_practice.store.queries import runs
 
         with self._store() as store:
-            found = store.read(runs.find, run)
-            return found is not None and found.kind == "train"
+            with suppress(ConfigError):
+                return store.read(runs.named, run).kind == "train"
+            return False
 
     def runs_to_delete(self, *names: str, with_dependants: bool = False) -> list[str]:
         """Return the names of the runs that `delete_run` would delete, without changing anything.
@@ -172,7 +179,7 @@ class StoredRuns(DatabaseFile):
                 them.
             LockedError: Another process is working on one of them.
         """
-        from grpo_practice.reports.stored_runs import DeletedRuns
+        from grpo_practice.reports.run_list import DeletedRuns
 
         # Resolve the names here, although `delete_runs` checks them again, because the locks need
         # them.

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +13,7 @@ from grpo_practice.cli.options import (
     DbOption,
     JsonOption,
     YesOption,
+    dataset_names,
     on_database,
     run_names,
     workspace,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grpo_practice.reports.learning_findings import StepRow
+    from grpo_practice.reports.run_list import RunsReport
     from grpo_practice.reports.stored_runs import RunReport, StageCost
     from grpo_practice.reports.training import TrainedParts, UpdateRow
 
@@ -46,12 +49,16 @@ app = typer.Typer(no_args_is_help=True, help="List runs, with their status and c
 SIMULATED = " (simulated)"
 NAME = 24
 """Maximum length of a dataset's or a model's name in the list."""
-LEAST = ("begun", "steps", "model", "dataset", "kind")
+LEAST = ("steps", "model", "dataset", "kind", "status")
 """Columns that a narrow terminal omits, in this order."""
 
 RunArgument = Annotated[
     str,
-    typer.Argument(metavar="RUN", autocompletion=run_names, help="Run name, as in `runs list`."),
+    typer.Argument(
+        metavar="RUN",
+        autocompletion=run_names,
+        help="Run, by its name in `runs list` or the beginning of it.",
+    ),
 ]
 
 
@@ -61,31 +68,60 @@ def list_(
         Literal["practice", "train", "eval", "effect", "recorded"] | None,
         typer.Option(help="Only runs of this kind."),
     ] = None,
+    grep: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Only runs with this text in name, dataset or model."),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(autocompletion=dataset_names, metavar="NAME", help="Only on this dataset."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only runs that this model answered.")
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only the N newest of these runs.")
+    ] = None,
+    sort: Annotated[
+        Literal["begun", "score"], typer.Option(help="begun: newest first; score: highest first.")
+    ] = "begun",
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List all runs, oldest first.
+    """List runs, newest first.
 
-    Example: grpo-practice runs list
+    Example: grpo-practice runs list --kind eval --last 10 --sort score
     """
-    report = workspace(db).runs(kind)
+    ws = workspace(db)
+    report = ws.runs(kind=kind, grep=grep, dataset=dataset, model=model, last=last, sort=sort)
     if json:
         print_json(report.document())
         return
-    all_simulated = len(report.runs) > 1 and all(run.simulated for run in report.runs)
+    _show_list(report)
+    if report.runs:
+        say_next(f"{PROGRAM} runs show {quote(report.runs[0].name)}")
+    elif report.stored:
+        say(f"none of the {count(report.stored, 'run')} matches")
+        say_next(f"{PROGRAM} runs list")
+    else:
+        say(f"no runs yet; next: {PROGRAM} demo")
+
+
+def _show_list(report: "RunsReport") -> None:
+    runs = report.runs
+    all_simulated = len(runs) > 1 and all(run.simulated for run in runs)
     mark = "" if all_simulated else SIMULATED
-    names = [run.name + (mark if run.simulated else "") for run in report.runs]
+    names = [run.name + (mark if run.simulated else "") for run in runs]
     columns = {
-        "kind": [run.shown_kind for run in report.runs],
-        "status": [run.status for run in report.runs],
+        "score": [reward(run.score) for run in runs],
+        "begun (UTC)": [_short_time(run.created_at) for run in runs],
+        "kind": [run.shown_kind for run in runs],
+        "status": [run.status for run in runs],
         "steps": [
-            "-" if run.kind == "recorded" else f"{run.steps_closed} of {run.steps}"
-            for run in report.runs
+            "-" if run.kind == "recorded" else f"{run.steps_closed} of {run.steps}" for run in runs
         ],
-        "score": [reward(run.score) for run in report.runs],
-        "dataset": [brief(one.dataset or "-", NAME) for one in report.runs],
-        "model": [brief(one.model or "-", NAME) for one in report.runs],
-        "begun": [_time(run.created_at) for run in report.runs],
+        "dataset": [brief(one.dataset or "-", NAME) for one in runs],
+        "model": [brief(one.model or "-", NAME) for one in runs],
     }
     table(
         ["run", *columns],
@@ -93,16 +129,10 @@ def list_(
         right=["score", "steps"],
         least=LEAST,
     )
+    if runs and len(runs) < report.stored:
+        say(f"  {len(runs)} of {count(report.stored, 'run')}")
     if all_simulated:
         say("  all are simulated, so they say nothing about a real model")
-    last = report.runs[-1].name if report.runs else None
-    if last:
-        say_next(f"{PROGRAM} runs show {quote(last)}")
-    elif kind is not None:
-        say(f"no {kind} run yet")
-        say_next(f"{PROGRAM} runs list")
-    else:
-        say(f"no runs yet; next: {PROGRAM} demo")
 
 
 @app.command()
@@ -168,8 +198,14 @@ def _in_room(names: "Sequence[str]", columns: Mapping[str, "Sequence[str]"]) -> 
 
 
 def _time(stored: str) -> str:
-    """Format a stored time to the minute, in UTC."""
-    return f"{stored[:10]} {stored[11:16]} UTC"
+    """Format a stored time, which is in UTC, to the minute."""
+    return f"{stored[:10]} {stored[11:16]}"
+
+
+def _short_time(stored: str) -> str:
+    """Format a stored time as `ls -l` does: `Nov 26 18:39`, or `Nov 26 2025` for another year."""
+    at, now = datetime.fromisoformat(stored), datetime.now(UTC)
+    return f"{at:%b %d %H:%M}" if at.year == now.year else f"{at:%b %d %Y}"
 
 
 def _show(report: "RunReport") -> None:
@@ -195,7 +231,7 @@ def _show(report: "RunReport") -> None:
         passed += f" in {count(traffic.conversations, 'conversation')}{failed}"
     facts(
         [
-            ("status", f"{run.shown_kind}, {run.status}, begun {_time(run.created_at)}"),
+            ("status", f"{run.shown_kind}, {run.status}, begun {_time(run.created_at)} UTC"),
             ("dataset", _asked(report)),
             ("model", report.model or ""),
             ("verify", report.verify or ""),

@@ -69,7 +69,8 @@ def diagnose(store: Store, name: str) -> RunDiagnosis:
     Raises:
         ConfigError: The run does not exist, or nothing has been stored for it.
     """
-    run = store.read(runs.get, name)
+    run = store.read(runs.named, name)
+    name = run.name
     if run.kind == "recorded":
         raise ConfigError(
             f"{name} is a recorded run, so nothing was practised or scored", hint=questions_of(name)

@@ -1,7 +1,7 @@
-"""Reports on stored runs: a list of all runs, or one run with its steps, scores and costs."""
+"""Report on a stored run, with its steps, scores and costs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,6 +20,7 @@ from grpo_practice.reports.learning_findings import (
     learning_findings,
     practise_command,
 )
+from grpo_practice.reports.run_list import as_it_stands
 from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
 from grpo_practice.store.distillation import Distillation
 from grpo_practice.store.identity import overlap_of, verify_of
@@ -27,101 +28,13 @@ from grpo_practice.store.queries import history, run_health, runs, scores
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.history import BranchRow
 from grpo_practice.store.queries.run_health import Health
-from grpo_practice.store.queries.runs import Asked
 from grpo_practice.store.queries.runs import StageCost as StageCost
 from grpo_practice.store.recorded_runs import Traffic
 from grpo_practice.store.records import EFFECT, DatasetRow, RunRow, StepRow
-from grpo_practice.store.records import ShownKind as ShownKind
 from grpo_practice.store.run_names import questions_of
 
 if TYPE_CHECKING:
     from grpo_practice.reports.training import TrainedParts
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class DeletedRuns(Report):
-    """Deleted runs: the named runs and the evaluations that they started."""
-
-    schema: ClassVar = "grpo-practice.deleted-runs/1"
-
-    runs: Sequence[str]
-
-    @property
-    @override
-    def next_command(self) -> str:
-        """Command that lists the remaining runs."""
-        return "grpo-practice runs list"
-
-    @override
-    def summary(self) -> Sequence[Sequence[str]]:
-        """Return a row for each run."""
-        return [(f"deleted {count(len(self.runs), 'run')}",), *((name,) for name in self.runs)]
-
-
-@dataclass(frozen=True, slots=True)
-class ListedRun(RunRow):
-    """A run with its dataset, model and score."""
-
-    dataset: str | None
-    model: str | None
-    """Model that answers; None if the agent's configuration does not name a model."""
-    score: float | None
-    """Mean score of a complete evaluation; None for other runs."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class RunsReport(Report):
-    """All runs of a database, oldest first."""
-
-    schema: ClassVar = "grpo-practice.runs/1"
-    in_document: ClassVar = ("runs",)
-
-    runs: Sequence[ListedRun]
-
-    @property
-    def scores(self) -> Mapping[str, float]:
-        """Name of each complete evaluation → its mean score."""
-        return {run.name: run.score for run in self.runs if run.score is not None}
-
-    @override
-    def summary(self) -> Sequence[Sequence[str]]:
-        """Return a row for each run."""
-        return [
-            (f"{len(self.runs)} runs",),
-            *(
-                (
-                    r.name,
-                    r.kind,
-                    r.status,
-                    f"{r.steps_closed} of {r.steps} steps",
-                    number(r.score),
-                )
-                for r in self.runs
-            ),
-        ]
-
-
-def as_it_stands(store: Store, run: RunRow) -> RunRow:
-    """Return the run with its true status: `interrupted` if its process was killed."""
-    # A killed process leaves the status `running` behind, but it no longer holds the run's lock.
-    if run.status != "running" or store.is_worked_on(run.name):
-        return run
-    return replace(run, status="interrupted")
-
-
-def runs_report(store: Store, kind: ShownKind | None = None) -> RunsReport:
-    """Return the list of runs, all or of one kind, with the means of complete evaluations."""
-    wanted = (run for run in store.read(runs.all_runs) if kind in (None, run.shown_kind))
-    asked = store.read(runs.asked)
-    return RunsReport([_listed(store, as_it_stands(store, run), asked) for run in wanted])
-
-
-def _listed(store: Store, run: RunRow, asked: Mapping[str, Asked]) -> ListedRun:
-    score, of = None, asked.get(run.name, Asked(None, None))
-    if run.has_score and run.head_branch and run.steps_closed >= run.steps:
-        score = store.read(scores.mean_score, store.read(branches.load, run.head_branch))
-    facts = {field.name: getattr(run, field.name) for field in fields(RunRow)}
-    return ListedRun(**facts, dataset=of.dataset, model=of.model, score=score)
 
 
 class Scores(Shown, dict[str, Score]):
@@ -278,8 +191,9 @@ class RunReport(Report):
 
 
 def run_report(store: Store, name: str) -> RunReport:
-    """Return the report of a stored run; raise ConfigError if no run has this name."""
-    run, stages = as_it_stands(store, store.read(runs.get, name)), list[str](STAGES)
+    """Return the report of a stored run; raise ConfigError if no run is named so."""
+    run, stages = as_it_stands(store, store.read(runs.named, name)), list[str](STAGES)
+    name = run.name
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     evals = [r for r in store.read(runs.all_runs) if r.has_score]
     own = {"practice": evals, "train": [r for r in evals if r.parent_run == name]}

@@ -157,7 +157,7 @@ def _weights(store: Store, request: ArmsRequest, learnt: LibraryRef | None) -> E
     elif asked.config is not None or asked.run is None:
         exp_id = eval_config(store, asked, python_objects(None, asked.verify))[0].config.exp_id
     else:
-        exp_id = store.read(runs.get, asked.run).exp_id
+        exp_id = store.read(runs.named, asked.run).exp_id
     return exported_weights(store, exp_id)
 
 

@@ -47,7 +47,8 @@ def compare(
 
 def _evaluation(store: Store, name: str) -> str:
     """Return the evaluation that a name stands for."""
-    kind = store.read(runs.get, name).kind
+    run = store.read(runs.named, name)
+    name, kind = run.name, run.kind
     if kind == "train":
         raise ConfigError(
             f"{name} is a training run, not an evaluation",

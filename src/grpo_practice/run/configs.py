@@ -221,7 +221,8 @@ def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
         ConfigError: The run does not exist, or its configuration does not define the agent: it is
             missing, or a practice run had added a library to the agent.
     """
-    run = store.read(runs.get, name)
+    run = store.read(runs.named, name)
+    name = run.name
     if run.kind == "recorded":
         raise ConfigError(
             f"{name} is a recorded run, so it has no evaluation settings", hint=questions_of(name)
@@ -286,7 +287,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     if run is None and request.config is not None:
         file = config_file(request.config, "eval")
         run = eval_name(load_eval(file, request.changes, env).config.exp_id)
-    found = store.read(runs.get, run) if run else store.read(runs.latest, ["eval"])
+    found = store.read(runs.named, run) if run else store.read(runs.latest, ["eval"])
     stored = stored_text(store, found.name) if found else None
     if found is None or stored is None or found.head_branch is None:
         raise ConfigError("there is no evaluation to score again", hint="grpo-practice runs list")

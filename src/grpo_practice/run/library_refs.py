@@ -147,7 +147,7 @@ def run_and_step(store: Store, ref: str) -> tuple[RunRow, Branch, int | None]:
         ConfigError: The run or branch does not exist, or the step is not a number.
     """
     parsed = _parsed(store, ref)
-    run = store.read(runs.get, parsed.run)
+    run = store.read(runs.named, parsed.run)
     if isinstance(parsed.step, str):
         raise ConfigError(
             f"{ref}: rollouts need the number of a step, not `{parsed.step}`",
@@ -170,7 +170,12 @@ def _parsed(store: Store, ref: str | None) -> RunRef:
                 hint="`grpo-practice init my-task` writes a config to practise with",
             )
         return RunRef(newest.name)
-    return RunRef(ref) if store.read(runs.find, ref) else parse_ref(ref)
+    if store.read(runs.find, ref) or not ref:
+        return RunRef(ref) if ref else parse_ref(ref)
+    parsed = parse_ref(ref)
+    # `model=llama3:8` begins the name of a run; it does not ask for step 8 of another.
+    whole = store.read(runs.find, parsed.run) is None and store.read(runs.begins_name, ref)
+    return RunRef(ref) if whole else parsed
 
 
 def _practice_run(store: Store, name: str) -> RunRow:
@@ -181,7 +186,7 @@ def _practice_run(store: Store, name: str) -> RunRow:
             f"{name}: cannot read what follows {start}",
             hint=f"{start}:last, {start}:best, {start}:N for step N, or {start}@BRANCH:N",
         )
-    run = store.read(runs.get, name)
+    run = store.read(runs.named, name)
     if run.kind == "practice":
         return run
     played = store.read(branches.load, run.head_branch).library if run.head_branch else Library()
@@ -190,7 +195,7 @@ def _practice_run(store: Store, name: str) -> RunRow:
     else:
         hint = _library_elsewhere(store, run)
     what = "an evaluation" if run.kind == "eval" else f"a {run.kind} run"
-    raise ConfigError(f"{name} is {what}, so it does not produce a library", hint=hint)
+    raise ConfigError(f"{run.name} is {what}, so it does not produce a library", hint=hint)
 
 
 def _library_elsewhere(store: Store, run: RunRow) -> str:

@@ -163,7 +163,8 @@ def stage_run(staged: StagedSamples, store: Store, run: str, *, dedup: bool) -> 
         ConfigError: The run is not a recorded run.
         DataError: The run contains no question.
     """
-    row = store.read(runs.get, run)
+    row = store.read(runs.named, run)
+    run = row.name
     if row.kind != "recorded" or row.head_branch is None:
         raise ConfigError(
             f"{run} is a run of kind {row.kind}, so its questions are already a dataset",

@@ -80,7 +80,7 @@ def send_stored(path: Path, run: str, tracing: Tracing) -> TraceReport:
             "traces need OpenTelemetry, which is not installed", hint=NOT_INSTALLED
         ) from e
     with Store(path, "look") as store:
-        name = store.read(runs.get, run).name
+        name = store.read(runs.named, run).name
         steps = store.read(traced_steps, name)
         slots = [(step, [*store.read(played_slots, step), MERGE]) for step in steps]
     if collector is None:

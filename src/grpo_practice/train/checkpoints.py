@@ -47,7 +47,7 @@ def trained_weights(store: Store, name: str, step: str = "last") -> TrainedWeigh
     Raises:
         ConfigError: The run is of another kind, or has no such checkpoint.
     """
-    run = store.read(runs.get, name)
+    run = store.read(runs.named, name)
     if run.kind != "train" or run.head_branch is None:
         raise ConfigError(
             f"{name} is a run of kind {run.kind}, which trains no weights",
@@ -60,7 +60,7 @@ def trained_weights(store: Store, name: str, step: str = "last") -> TrainedWeigh
             f"{name} has saved no checkpoint yet",
             hint="`grpo-practice train` resumes it",
         )
-    scores = scored_steps(store, name)
+    scores = scored_steps(store, run.name)
     wanted = parse_step(step)
     if wanted == "best" and not scores:
         raise ConfigError(

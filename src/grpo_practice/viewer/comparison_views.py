@@ -2,7 +2,7 @@
 
 from grpo_practice.core.stats.paired import Moved
 from grpo_practice.reports.rollout_report import is_right
-from grpo_practice.reports.stored_runs import runs_report
+from grpo_practice.reports.run_list import runs_report
 from grpo_practice.run.comparison import compare
 from grpo_practice.store import Store
 from grpo_practice.store.queries import pages, rollout_list, runs

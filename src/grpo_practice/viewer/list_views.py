@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from grpo_practice.core.errors import ConfigError
 from grpo_practice.reports.rollout_report import is_right
-from grpo_practice.reports.stored_runs import runs_report
+from grpo_practice.reports.run_list import runs_report
 from grpo_practice.run.library_refs import run_and_step
 from grpo_practice.store import Store
 from grpo_practice.store.queries import arms, pages, rollout_list, runs, search
@@ -123,11 +122,9 @@ def _before(
     """
     if named is None and run.learns:
         return None, None
-    baseline = named or eval_name(run.exp_id)
+    baseline = store.read(runs.named, named).name if named else eval_name(run.exp_id)
     other = store.read(runs.find, baseline)
     if other is None or other.name == run.name or other.head_branch is None:
-        if named is not None and other is None:
-            raise ConfigError(f"there is no run {named!r}")
         return None, None
     _, branch, _ = run_and_step(store, baseline)
     visits = store.read(pages.question_visits, branch)
@@ -211,7 +208,7 @@ def search_page(store: Store, query: Query) -> Page:
         "words": words,
         "run": run,
         "ref": named,
-        "names": [one.name for one in reversed(runs_report(store).runs)],
+        "names": [one.name for one in runs_report(store).runs],
         "experiences": store.read(search.find_experiences, words, name, HITS) if first else [],
         "questions": store.read(search.find_questions, words, dataset, HITS) if first else [],
         "answers": found[:HITS],

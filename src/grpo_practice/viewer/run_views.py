@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from grpo_practice.reports.stored_runs import StageCost, as_it_stands, run_report, runs_report
+from grpo_practice.reports.run_list import KINDS, SORTS, as_it_stands, runs_report
+from grpo_practice.reports.stored_runs import StageCost, run_report
 from grpo_practice.reports.training import updates_by_step
 from grpo_practice.store import Store, branches, steps, trained_steps
 from grpo_practice.store.queries import runs, scores
-from grpo_practice.store.records import EFFECT, RunRow, StepRow, UpdateRow
+from grpo_practice.store.records import RunRow, ShownKind, StepRow, UpdateRow
 from grpo_practice.viewer import charts
 from grpo_practice.viewer.address import Page, Query
 from grpo_practice.viewer.group_views import group_words
@@ -21,23 +23,19 @@ _NOTHING = ShownRollouts((), (), 0, (), ())
 
 
 def runs_page(store: Store, query: Query) -> Page:
-    """Return the list of all runs, newest first."""
-    # All runs, because the filters below need their scores and kinds; a page shows a part.
-    report = runs_report(store)
-    kind = query.choice("kind", "all", "practice", "train", "eval", EFFECT, "recorded")
-    named = query.optional("named")
-    rows = [
-        run
-        for run in reversed(report.runs)
-        if kind in ("all", run.shown_kind) and (named is None or named in run.name)
-    ]
-    shown, links = query.paged(rows, RUNS)
+    """Return a page of the list of runs."""
+    kind: Literal[ShownKind, "all"] = query.choice("kind", "all", *KINDS)
+    sort = query.choice("sort", *SORTS)
+    grep = query.optional("grep")
+    report = runs_report(store, kind=None if kind == "all" else kind, grep=grep, sort=sort)
+    shown, links = query.paged(report.runs, RUNS)
     values = {
         "report": report,
         "rows": shown,
         "kind": kind,
-        "named": named or "",
-        "kinds": sorted({run.shown_kind for run in report.runs}),
+        "kinds": KINDS,
+        "grep": grep or "",
+        "sort": sort,
         **links,
         "database": store.path.name,
     }
@@ -114,7 +112,7 @@ def _renewed(progress: Progress, query: Query) -> dict[str, object]:
 
 def live_page(store: Store, query: Query) -> Page:
     """Return the part of a run's page that is refreshed while the run is running."""
-    run = as_it_stands(store, store.read(runs.get, query.text("run")))
+    run = as_it_stands(store, store.read(runs.named, query.text("run")))
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     progress = Progress(
         run,
@@ -130,7 +128,7 @@ def live_page(store: Store, query: Query) -> Page:
 
 def run_page(store: Store, query: Query) -> Page:
     """Return the page of a run: whether it got better, with links to all details."""
-    run = store.read(runs.get, query.text("run"))
+    run = store.read(runs.named, query.text("run"))
     if run.head_branch is None or run.kind == "recorded":
         part, report = None, run_report(store, run.name)
     else:

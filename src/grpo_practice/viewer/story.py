@@ -130,7 +130,7 @@ def story_of(store: Store, name: str, *, whole: bool = True) -> Story:
         ConfigError: The run does not exist, or has no data to show.
     """
     report = run_report(store, name)
-    run = report.run
+    run, name = report.run, report.run.name
     if run.head_branch is None or run.kind == "recorded":
         what = "was never started" if run.head_branch is None else "is recorded: it has no rollouts"
         raise ConfigError(f"{name} {what}", hint=report.next_command)

@@ -45,7 +45,7 @@ class Pages(Core):
         from grpo_practice.core.errors import ConfigError
         from grpo_practice.core.files import check_free, write_file
         from grpo_practice.store.db import now
-        from grpo_practice.store.queries.runs import get
+        from grpo_practice.store.queries.runs import named
         from grpo_practice.viewer.markdown import markdown
         from grpo_practice.viewer.pages import when
         from grpo_practice.viewer.report import Part, SavedReport, html
@@ -58,9 +58,9 @@ class Pages(Core):
         if format not in ("html", "md"):
             raise ConfigError(f"there is no report format {format!r}", hint="choose html or md")
         with self._store() as store:
-            names = [*dict.fromkeys(runs)] or [latest_run(store)]
-            for name in names:  # a file in the way would hide that a run is misspelt
-                store.read(get, name)
+            # First, because a file in the way would hide that a run is misspelt.
+            names = [*dict.fromkeys(store.read(named, run).name for run in runs)]
+            names = names or [latest_run(store)]
             if path is not None and not force:
                 check_free(path)  # before the work of making it
             stories = [story_of(store, name) for name in names]

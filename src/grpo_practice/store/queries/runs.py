@@ -12,6 +12,8 @@ from grpo_practice.store import branches
 from grpo_practice.store.db import get_text
 from grpo_practice.store.records import Branch, RunRow
 
+SHOWN = 8
+"""Maximum number of runs that a message names."""
 _SELECT = """
 SELECT r.run_id AS name, r.exp_id, r.kind, r.purpose, r.parent_run_id AS parent_run, r.parent_step,
        r.head_branch, r.status, r.simulated, r.created_at,
@@ -80,13 +82,58 @@ def find(db: sqlite3.Connection, name: str) -> RunRow | None:
 
 
 def get(db: sqlite3.Connection, name: str) -> RunRow:
-    """Return the run of that name, or raise ConfigError with a hint that lists existing runs."""
+    """Return the run of exactly that name; raise ConfigError with a hint that names other runs."""
     run = find(db, name)
     if run is None:
-        names = [r.name for r in all_runs(db)]
-        newest = f"runs: {', '.join(names[-8:]) or 'none yet'}"
-        raise ConfigError(f"there is no run {name!r}", hint=nearest(name, names) or newest)
+        hint = _others(name, [run for run, _ in _newest(db)])
+        raise ConfigError(f"there is no run {name!r}", hint=hint)
     return run
+
+
+def named(db: sqlite3.Connection, text: str) -> RunRow:
+    """Return the run that a person names by its name, its `exp_id` or the beginning of its name.
+
+    The beginning of an experiment's name stands for the run that is called like the experiment.
+
+    Raises:
+        ConfigError: The text stands for no run, or for several.
+    """
+    if (run := find(db, text)) is not None or not text:
+        return run or get(db, text)
+    known = _newest(db)
+    found = dict(pair for pair in known if pair[1] == text)
+    found = found or dict(pair for pair in known if pair[0].startswith(text))
+    experiments = set(found.values())
+    if len(experiments) == 1 and experiments <= found.keys():
+        found = {name: name for name in experiments}
+    if len(found) > 1:
+        hint = f"name one of them: {_listed(list(found))}"
+        raise ConfigError(f"{text!r} stands for {len(found)} runs", hint=hint)
+    return get(db, next(iter(found), text))
+
+
+def begins_name(db: sqlite3.Connection, text: str) -> bool:
+    """Return whether the name of a run begins with the text."""
+    return any(name.startswith(text) for name, _ in _newest(db))
+
+
+def _newest(db: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return name and experiment of each run, newest first."""
+    return [tuple(row) for row in db.execute("SELECT run_id, exp_id FROM runs ORDER BY rowid DESC")]
+
+
+def _others(name: str, known: Sequence[str]) -> str:
+    """Return a hint with names that are similar, begin alike, or are the newest."""
+    alike = [[one for one in known if one.startswith(name[:n])] for n in range(len(name), 1, -1)]
+    begin = next(filter(None, alike), [])
+    if near := nearest(name, known):
+        return near
+    return f"runs that begin alike: {_listed(begin)}" if begin else f"runs: {_listed(known)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return (", ".join(names[:SHOWN]) or "none yet") + more
 
 
 def newest_branch(db: sqlite3.Connection, name: str) -> Branch | None:
