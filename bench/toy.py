@@ -6,30 +6,23 @@ two policies are compared on the same luck.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import floor
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_practice.core.types import Distilled, Experience, Operation, Sample
-from grpo_practice.core.types import Library as Stored
-from grpo_practice.practice import merge
-from grpo_practice.practice.evidence import Evidence, evidence_on
-from grpo_practice.practice.trials import left_out, on_trial
+from bench.toy_run import Counting, Library, Proposed, Run
+from grpo_practice.core.types import Operation, Sample
+from grpo_practice.practice.trials import left_out
 from grpo_practice.rollout.groups.plan import plan_practice
 from grpo_practice.sim.questions import TOPICS, questions
-from grpo_practice.sim.world import Difficulty, EffectKind, Teaching, World, topic_of, unit
-from grpo_practice.store.records import Part, Past, Play
-
-Library = Mapping[int, str]
-"""Label → key of each experience, in the library's order."""
-Counting = Literal["nothing", "votes", "votes and rewards"]
-"""Evidence that decides whether an experience is changed; `nothing`: any proposal does."""
+from grpo_practice.sim.world import Difficulty, EffectKind, Teaching, World
+from grpo_practice.store.records import Part, Play
 
 EPOCHS, MOST, TESTED = 3, 150, 200
 STEPS = 2
@@ -167,7 +160,7 @@ class Toy:
 
     def practise(self, policy: Policy) -> Outcome:
         """Return what one run comes to."""
-        outcome, run = Outcome(), _Run(self.world, policy.counting)
+        outcome, run = Outcome(), Run(self.world, policy.counting)
         plan = plan_practice(
             range(policy.questions),
             epochs=policy.epochs,
@@ -298,103 +291,3 @@ def _against(label: int, key: str | None) -> list[Operation]:
 
 def _usual(attempts: Sequence[Attempt]) -> str:
     return Counter(a.method for a in attempts).most_common(1)[0][0]
-
-
-Proposed = tuple[int, Operation]
-"""A question, and an operation that its comparison led to; the text is the key."""
-
-
-@dataclass(slots=True)
-class _Run:
-    """The libraries of a run, and what speaks for each of their experiences."""
-
-    world: World
-    counting: Counting
-    libraries: list[Library] = field(default_factory=lambda: [{}])
-    """Library at the start of each step, and the last one."""
-    label: int = 0  # the last that was given
-    votes: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter[int]))
-    plays: list[Play] = field(default_factory=list)
-
-    def on_trial(self) -> tuple[str, ...]:
-        """Return the experiences on trial in the next step."""
-        now = stored(self.libraries[-1])
-        return on_trial(now, evidence_on(now, self._past()))
-
-    def _past(self) -> Past:
-        now = self.libraries[-1]
-        shown = {
-            1 + n: {f"E{label}" for label, key in library.items() if now.get(label) == key}
-            for n, library in enumerate(self.libraries)
-        }
-        return Past(self.votes, self.plays, shown)
-
-    def close(self, proposed: Sequence[Proposed], plays: Sequence[Play]) -> None:
-        """Make the next library of what a step's comparisons proposed and its groups played."""
-        now, step = self.libraries[-1], len(self.libraries) - 1
-        mean = fmean([p.part.reward for p in plays], [p.part.scored for p in plays])
-        plays, past = [replace(play, mean=mean) for play in plays], self._past()
-        evidence = evidence_on(
-            stored(now), past, proposed, plays, rewards=self.counting == "votes and rewards"
-        )
-        if self.counting == "nothing":
-            evidence = {name: Evidence({0: -1}) for name in evidence}
-        groups = [Distilled(n, operations=(op,)) for n, (_, op) in enumerate(proposed)]
-        cast = merge.votes(groups, [q for q, _ in proposed])
-        changes = merge.changes(cast)
-        asked = merged(self.world, now, changes, evidence, step)
-        passed = merge.without_outvoted(asked, changes, evidence)
-        gone = () if self.counting == "nothing" else merge.pruned(stored(now), passed, evidence)
-        made = merge.apply(stored(now, self.label), [*passed, *gone])
-        for p in cast:
-            if p.operation.target:
-                self.votes[p.operation.target][p.sample_id] += p.operation.vote
-        label = self.label
-        for op in passed:
-            if op.refused is None and op.op in ("ADD", "UPDATE"):
-                label += op.op == "ADD"
-                name = op.target or f"E{label}"
-                self.votes[name] = Counter(changes[i].sample_id for i in op.from_ops)
-        self.label = label
-        self.plays += plays
-        self.libraries.append({e.label: e.text for e in made.experiences})
-
-
-def stored(library: Library, label: int = 0) -> Stored:
-    """Return the library as the program has it, its keys for texts."""
-    return Stored(tuple(Experience(n, key) for n, key in library.items()), label + 1)
-
-
-def merged(
-    world: World,
-    library: Library,
-    proposed: Sequence[merge.Proposal],
-    evidence: Mapping[str, Evidence],
-    step: int,
-) -> list[Operation]:
-    """Return what the simulated librarian makes of the proposals."""
-    made, taken = list[Operation](), set(library.values())
-    by_target = dict[str | None, list[int]]()
-    for i, p in enumerate(proposed):
-        by_target.setdefault(p.operation.target, []).append(i)
-    for target in (f"E{label}" for label in library if f"E{label}" in by_target):
-        places = by_target[target]
-        confused = unit(world.seed, "outvoted", target, step) < world.teacher.noise
-        if evidence[target].stays != confused:
-            continue
-        texts = [proposed[i].operation.text for i in places]
-        news = [text for text in texts if text and text not in taken]
-        best = max(news, key=news.count) if news else None
-        taken |= {best} if best else set()
-        made.append(Operation("UPDATE" if best else "DELETE", target, best, tuple(places)))
-    asked = dict[str, list[int]]()
-    for i in by_target.get(None, []):
-        if (key := proposed[i].operation.text or "") not in taken:
-            asked.setdefault(key, []).append(i)
-    best_of = dict[str, str]()
-    for key, places in asked.items():
-        rival = best_of.get(topic_of(key))
-        if rival is None or len(places) > len(asked[rival]):
-            best_of[topic_of(key)] = key
-    wanted = [key for key in asked if key in best_of.values()]
-    return [*made, *(Operation("ADD", text=k, from_ops=tuple(asked[k])) for k in wanted)]

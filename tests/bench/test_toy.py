@@ -8,7 +8,8 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from bench.toy import MOST, Attempt, Policy, Toy, asked, merged
+from bench.toy import MOST, Attempt, Policy, Toy, asked
+from bench.toy_run import merged
 
 from grpo_practice.core.calls import Message, Reply, Scope
 from grpo_practice.core.prompts.files import load_prompts
@@ -125,15 +126,16 @@ async def test_proposals_are_merged_as_the_simulated_librarian_does(seed: int) -
         else p
         for p in proposed
     ]
-    step = rng.randint(0, 5)
+    step, disproved = rng.randint(0, 5), {*rng.sample(sorted(TOY._known), 5)}
 
     def confused(seed: int, what: str, target: str, sha: str) -> float:
         return unit(seed, what, target, step)
 
     with patch("grpo_practice.sim.merge_teacher.unit", confused):
-        said = await merge(TEACHER, library, real, on, AT)
+        removed = [text(WORLD, key) for key in disproved]
+        said = await merge(TEACHER, library, real, on, AT, disproved=removed)
     if said:  # what cannot pass is not asked about
-        toys = merged(WORLD, before, proposed, on, step)
+        toys = merged(WORLD, before, proposed, on, step, disproved)
         assert [(edit_of(op), op.from_ops) for op in said] == [
             (edit_of(op), op.from_ops) for op in toys
         ]

@@ -61,6 +61,7 @@ def rendered(stage: str, one: str) -> str:
         "proposals": [(one, [{"id": "P1", "op": "ADD", "finding": None, "text": one}])],
         "votes": {},
         "size": {"now": 90, "most": 100},
+        "disproved": ["Sums: guess."],
     }
     messages = load_prompts()[stage].render(FENCES, **{slot: values[slot] for slot in SLOTS[stage]})
     return "".join(str(message["content"]) for message in messages)

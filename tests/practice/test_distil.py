@@ -319,7 +319,8 @@ async def test_the_prompts_are_what_was_reviewed() -> None:
         )
     ]
     on = {"E4": Evidence({2: -1, 3: 1, 4: 1}, {4: Change(0.25, 1)})}
-    await merge(teacher(said), LIBRARY, proposed, on, GroupKey(1, 0, 0))
+    removed = ["Sums: guess.", "Units: drop them."]
+    await merge(teacher(said), LIBRARY, proposed, on, GroupKey(1, 0, 0), disproved=removed)
     first: dict[str, str] = {s.address.stage: shown(m) for s, m in reversed(said.asked)}
     assert first.keys() == set(distillation()), "a stage of stages.STAGES that neither asks"
     first["reask"] = shown(load_prompts()["reask"].render(FENCES, error="it is empty"))

@@ -1,5 +1,7 @@
 """What is outvoted does not pass, whether the merge model obeys or not."""
 
+from dataclasses import replace
+
 import pytest
 
 from grpo_practice.core.types import Experience, LessonFinding, Library, Operation, OpKind
@@ -13,6 +15,7 @@ from grpo_practice.practice.evidence import (
     evidence_text,
 )
 from grpo_practice.practice.merge import (
+    MOST_DISPROVED,
     Proposal,
     apply,
     fitting,
@@ -103,6 +106,29 @@ def test_attempts_without_an_experience_on_trial_count_as_without_it() -> None:
     shown, left_out = Part(frozenset({"E2"}), 1.0, 2), Part(frozenset({"E1"}), 0.5, 2)
     found = on(past, plays=(Play(10, 7, shown, 0.5), Play(10, 7, left_out, 0.5)))
     assert found.changes[10].size == pytest.approx(0.5)
+
+
+def test_the_reward_of_a_question_of_the_same_subject_counts() -> None:
+    plays = [play(11, 3, 0.5, 4, 0.5), play(11, 7, 1.0, 4, 0.5)]
+    past = Past({"E1": {10: 1}}, plays, {7: {"E1"}})
+    assert on(past).changes == {}
+    assert on(replace(past, subjects=[{10, 11}, {12}])).changes.keys() == {11}
+    said = evidence_on(
+        LIBRARY, past, [(10, Operation("NONE", "E2")), (11, Operation("NONE", "E2"))]
+    )
+    assert said["E1"].changes.keys() == {11}, "both were about E2 in this step"
+
+
+def test_an_experience_is_proven_or_disproved_only_by_rewards() -> None:
+    many = dict.fromkeys(range(9), 1)
+    assert not Evidence(many).proven
+    assert not Evidence({10: -1, 11: -1}).disproved
+    better, worse = Evidence(many, {1: Change(0.3, 9.0)}), Evidence(many, {1: Change(-0.3, 9.0)})
+    assert (better.proven, better.disproved) == (True, False)
+    assert (worse.proven, worse.disproved) == (False, False)
+    worse = Evidence(many, {1: Change(-0.4, 9.0)})
+    assert (worse.proven, worse.disproved, worse.stays) == (False, True, True)
+    assert not Evidence({10: 1, 11: -1}, {10: Change(0.1, 9.0)}).proven
 
 
 @pytest.mark.parametrize(
@@ -211,6 +237,32 @@ def test_what_is_outvoted_does_not_come_in_as_something_new() -> None:
     assert settled(Operation("ADD", text="A: a."), [], STANDS).refused is None
 
 
+def test_a_question_that_is_served_needs_a_second_one_for_something_new() -> None:
+    """The proven experience raised the reward of questions 20 and 21."""
+    proven = Evidence({20: 1, 21: 1}, {20: Change(0.5, 9.0), 21: Change(0.5, 9.0)})
+    add = Operation("ADD", text="A: a.")
+    one, two = replace_from(add, 1), replace_from(add, 2)
+    refused = settled(one, proposed(add), proven)
+    assert (refused.rule, refused.refused) == (
+        "outvoted",
+        "outvoted: E1 already serves its only question: 2 questions for it, 0 against it; with it,"
+        " the mean reward of 2 questions rose by 0.50",
+    )
+    assert settled(two, proposed(add, add), proven).refused is None
+    assert settled(one, proposed(add), Evidence({20: 1, 21: 1})).refused is None, "not yet proven"
+    elsewhere = Evidence({21: 1}, {21: Change(0.5, 9.0)})
+    assert settled(one, proposed(add), elsewhere).refused is None, "another question"
+
+
+def test_what_removes_an_experience_says_whether_rewards_disproved_it() -> None:
+    harms = Evidence({10: 1, 20: -1}, {10: Change(-0.5, 9.0)})
+    turn = Operation("UPDATE", "E1", "x", from_ops=(0,))
+    assert settled(turn, proposed(AGAINST), harms).disproved
+    assert not settled(turn, proposed(AGAINST), FALLS).disproved, "only outvoted"
+    (op,) = pruned(LIBRARY, [], {"E1": harms, "E2": STANDS})
+    assert op.disproved
+
+
 def test_new_experiences_do_not_turn_round_what_stands() -> None:
     """An update that stands for additions only: these questions vote for the change."""
     merged = Operation("UPDATE", "E1", "Units: drop them.", from_ops=(0, 1))
@@ -277,6 +329,18 @@ async def test_an_operation_that_names_no_proposal_stands_for_those_that_say_the
         ("UPDATE", (0, 3)),
     ]
     assert [op.refused for op in merged] == [None] * 4
+
+
+async def test_the_merge_is_told_of_the_newest_texts_that_rewards_disproved() -> None:
+    said = Said(merge='{"operations": []}')
+    add = proposed(Operation("ADD", text="A: a."))
+    texts = [f"N{n}: n." for n in range(MOST_DISPROVED + 1)]
+    await merge(teacher(said), LIBRARY, add, EVIDENCE, GroupKey(1, 0, 0), disproved=texts)
+    await merge(teacher(said), LIBRARY, add, EVIDENCE, GroupKey(1, 0, 0))
+    told_of, told_nothing = said.prompts("merge")
+    assert "\nN1: n.\nN2: n.\n" in told_of
+    assert "N0: n." not in told_of
+    assert "Removed earlier" not in told_nothing
 
 
 async def test_the_merge_is_told_of_what_goes_without_a_proposal() -> None:

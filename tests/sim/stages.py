@@ -129,6 +129,7 @@ def merge(
     library: Library = EMPTY,
     seed: int = 0,
     world: World = DEFAULT,
+    disproved: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """The merged list; proposals are called P1, P2, … in the order given."""
     by_target: dict[str, list[dict[str, Any]]] = {}
@@ -142,6 +143,7 @@ def merge(
         "proposals": list(by_target.items()),
         "votes": {},
         "size": None,
+        "disproved": disproved,
     }
     merged = ending(ask(PROMPTS["merge"].render(FENCES, **slots), seed, world))["operations"]
     assert isinstance(merged, list)

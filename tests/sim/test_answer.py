@@ -31,6 +31,7 @@ SLOTS: dict[str, Any] = {
     "proposals": [],
     "votes": {},
     "size": None,
+    "disproved": (),
 }
 
 

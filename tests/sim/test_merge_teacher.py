@@ -70,8 +70,18 @@ def test_equal_additions_become_one_that_stands_for_all() -> None:
     ]
 
 
-def test_an_addition_the_library_holds_is_dropped() -> None:
-    assert merge([ADD], library_of(HELP)) == []
+def test_an_addition_the_library_holds_confirms_what_says_it() -> None:
+    speed = {"op": "ADD", "text": text(DEFAULT, SPEED)}
+    assert merge([ADD, speed, ADD], library_of(HARM, HELP)) == [
+        {**speed, "from": ["P2"]},
+        {"op": "NONE", "id": "E2", "from": ["P1", "P3"]},
+    ]
+
+
+def test_what_rewards_have_removed_is_not_added_again() -> None:
+    speed = {"op": "ADD", "text": text(DEFAULT, SPEED)}
+    removed = (text(DEFAULT, OTHER), text(DEFAULT, HELP))
+    assert merge([ADD, speed], disproved=removed) == [{**speed, "from": ["P2"]}]
 
 
 def test_each_experience_gets_one_operation_and_an_update_beats_a_deletion() -> None:
@@ -127,6 +137,7 @@ def told_votes(
             for label, on in votes.items()
         },
         "size": None,
+        "disproved": (),
     }
     operations = ending(ask(PROMPTS["merge"].render(FENCES, **slots), seed, world))["operations"]
     assert isinstance(operations, list)
@@ -172,6 +183,7 @@ def inexact(world: World, seed: int) -> tuple[Operation, ...]:
         "proposals": [("E2", [update])],
         "votes": {},
         "size": None,
+        "disproved": (),
     }
     body = {"messages": PROMPTS["merge"].render(FENCES, **slots), "seed": seed}
     reply = Reply(answer(body, world)["choices"][0]["message"])
@@ -190,8 +202,3 @@ def test_some_merges_name_no_proposals_and_some_what_stays() -> None:
     assert len(seen) == 4, "also both in one merge"
     assert 30 < sum(n for (named, _), n in seen.items() if not named) < 90
     assert 30 < sum(n for (_, none), n in seen.items() if none) < 90
-
-
-def test_a_merge_of_a_teacher_that_names_no_experience_lists_nothing_that_stays() -> None:
-    world = World(teacher=Teaching(adds=1.0))
-    assert all(len(inexact(world, seed)) == 1 for seed in range(60))

@@ -60,7 +60,6 @@ def test_a_teacher_that_only_adds_names_no_experience(held: EffectKind) -> None:
         assert all(keys_in(word) for word in words), "it does not only accuse"
         proposed = propose(words, library, seed, world)
         assert proposed == [{"op": "ADD", "text": named(word)} for word in words]
-        assert all("id" not in op for op in merge(proposed, library, seed, world))
 
 
 def test_some_lessons_name_an_experience_and_some_do_not() -> None:

@@ -1,6 +1,7 @@
 """Votes and plays are read from what steps left on record, along the run's own line."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,8 @@ class Run:
         out = rows[step - 1].library_out if step else None
         return self.store.read(libraries.load, out or self.branch.library.id)
 
-    def past(self, step: int, *asked: int) -> Past:
-        return self.store.read(past_votes.past, self.branch, self.library(step), asked, end=step)
+    def past(self, step: int) -> Past:
+        return self.store.read(past_votes.past, self.branch, self.library(step), end=step)
 
     def votes(self, step: int, label: str = "E1") -> dict[int, int]:
         """Votes before a step by the number of the question."""
@@ -132,15 +133,47 @@ async def test_a_restart_takes_back_the_votes_of_the_steps_it_leaves(run: Run) -
     assert run.votes(2) == {0: 1, 2: -1}
 
 
-async def test_plays_are_those_of_who_voted_and_of_who_is_asked_for(run: Run) -> None:
+async def test_plays_are_in_the_order_in_which_they_were_played(run: Run) -> None:
     empty = run.branch.library.id
     made = await run.close(0, [[ADD], [], []], merged(ADD, 0), reward=0.5)
     await run.close(1, [[], [], []], reward=0.75)
     found = run.past(2)
     plays = [(p.sample_id, p.library_id, p.part.reward, p.part.scored, p.mean) for p in found.plays]
-    assert plays == [(run.ids[0], empty, 0.5, 2, 0.5), (run.ids[0], made.id, 0.75, 2, 0.75)]
+    assert plays == [
+        *((sample, empty, 0.5, 2, 0.5) for sample in run.ids[:3]),
+        *((sample, made.id, 0.75, 2, 0.75) for sample in run.ids[:3]),
+    ]
     assert found.shown == {made.id: {"E1"}}
-    assert {p.sample_id for p in run.past(2, run.ids[2]).plays} == {run.ids[0], run.ids[2]}
+
+
+async def test_a_repeated_lesson_votes_for_the_experience_it_repeats(run: Run) -> None:
+    await run.close(0, [[ADD], [], []], merged(ADD, 0))
+    again = Operation("NONE", "E1", from_ops=(0,))
+    await run.close(1, [[], [ADD], [ADD]], again, merged(ADD, 1))
+    assert run.votes(2) == {0: 1, 1: 1}
+    assert run.votes(2, "E2") == {2: 1}
+
+
+async def test_a_subject_holds_all_who_proposed_something_about_an_experience(run: Run) -> None:
+    """Whichever side they take, and also if the experience has gone."""
+    await run.close(0, [[ADD], [], []], merged(ADD, 0))
+    again = Operation("NONE", "E1", from_ops=(1,))
+    await run.close(1, [[DELETE], [ADD], []], again)
+    first, second, third = run.ids[:3]
+    assert run.past(2).subjects == [{first, second}]
+    await run.close(2, [[ADD], [], [DELETE]], merged(DELETE, 1), merged(ADD, 0))
+    assert run.past(3).subjects == [{first, second, third}, {first}]
+
+
+async def test_a_text_that_rewards_disproved_is_remembered(run: Run) -> None:
+    await run.close(0, [[ADD], [ADD], []], merged(ADD, 0), merged(ADD, 1))
+    turned = replace(merged(TURN, 0), disproved=True)
+    refused = Operation("DELETE", "E2", refused="outvoted", disproved=True)
+    await run.close(1, [[TURN], [], []], turned, refused)
+    assert run.past(2).disproved == ("A: a.",)
+    gone = replace(merged(DELETE, 0), disproved=True)
+    await run.close(2, [[DELETE], [], []], gone, Operation("DELETE", "E2"))
+    assert run.past(3).disproved == ("A: a.", "A: not a.")
 
 
 async def test_a_library_shows_only_what_it_says_in_the_same_words(run: Run) -> None:
@@ -201,4 +234,4 @@ async def test_an_update_that_nobody_proposed_begins_anew(run: Run) -> None:
 
 
 def test_an_empty_library_has_no_past(run: Run) -> None:
-    assert run.past(0, *run.ids) == Past({}, [], {})
+    assert run.past(0) == Past({}, [], {}, [], ())

@@ -48,6 +48,12 @@ async def test_votes_before_the_last_change_of_meaning_are_on_an_earlier_text(ru
         of(run, run.branch.id, until=-1)
 
 
+async def test_a_lesson_that_repeats_an_experience_is_listed_as_a_vote(run: Run) -> None:
+    await run.close(0, [[ADD], [], []], merged(ADD, 0))
+    await run.close(1, [[], [ADD], [ADD]], Operation("NONE", "E1", from_ops=(0,)))
+    assert [(v.step, v.slot, v.said) for v in of(run, run.branch.id).votes] == [(1, 1, "repeated")]
+
+
 async def test_no_votes_of_another_branch_are_listed(run: Run) -> None:
     first = run.branch.id
     await run.close(0, [[ADD], [], []], merged(ADD, 0))

@@ -85,7 +85,7 @@ STAGES: Mapping[Stage, StageSpec] = {
         always=False,  # no merge is requested if the gates would refuse every operation
         tokens_in=(800, 8_000),
         tokens_out=(100, 2_000),
-        slots=_slots("experiences proposals votes size"),
+        slots=_slots("experiences proposals votes size disproved"),
         heading="## The proposals",
         fence="proposal",
     ),

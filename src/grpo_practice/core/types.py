@@ -296,6 +296,8 @@ class Operation:
     """Finding about `target` in the underlying lesson; None if that lesson names no experience."""
     why: str | None = None
     """Reason for a removal that no merge requested."""
+    disproved: bool = False
+    """True if rewards fell with the text that the operation removes."""
 
     @property
     def applies(self) -> bool:

@@ -11,7 +11,7 @@ attempts have been played, and rewards decide later. `bench/teaching.py` simulat
 are wrong at random, always wrong about some subjects, or never name an experience.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
@@ -29,6 +29,8 @@ SHARED_VARIANCE = 0.01
 """Variance that all votes on an experience share, because they come from the same teacher."""
 REWARD_VARIANCE = 0.2
 """Variance of the reward of an attempt at a question whose attempts differ."""
+PROVEN = 1.0
+"""Support from which on an experience counts as proven if rewards rose with it."""
 
 
 class Change(NamedTuple):
@@ -46,7 +48,7 @@ class Evidence:
     votes: Mapping[int, int] = field(default_factory=dict)
     """Sample id → number of the sample's votes for the experience minus those against it."""
     changes: Mapping[int, Change] = field(default_factory=dict)
-    """Sample id → change in its reward; only of samples that voted."""
+    """Sample id → change in its reward; only of samples that the experience is about."""
 
     @property
     def supporting(self) -> int:
@@ -80,6 +82,16 @@ class Evidence:
         # A vote needs a second question beside it: a text in one attempt could speak for the
         # teacher. And float rounding must not decide a tie.
         return round(self.support, 9) >= 0 or (self.opposing > 0 and len(against) < 2)
+
+    @property
+    def proven(self) -> bool:
+        """True if rewards rose with the experience and its support is high."""
+        return self._moved > 0 and self.support >= PROVEN
+
+    @property
+    def disproved(self) -> bool:
+        """True if rewards fell with the experience, by more than one standard deviation."""
+        return self._moved < -sqrt(self._known)
 
     def opposed_by(self, samples: Iterable[int]) -> "Evidence":
         """Return the evidence with one more vote against the experience by each of the samples."""
@@ -121,8 +133,17 @@ def evidence_on(
         # Counter.update() adds it to the votes of earlier steps.
         votes[name].update({sample_id: one_vote(total) for sample_id, total in of.items()})
     # Rewards are ground truth as well, so a run without ground truth must not learn from them.
-    played = [*past.plays, *plays] if rewards else []
-    return {name: Evidence(dict(v), _changes(name, v, played, past)) for name, v in votes.items()}
+    played = defaultdict[int, list[Play]](list)
+    for play in (*past.plays, *plays) if rewards else ():
+        played[play.sample_id].append(play)
+    subjects = [*past.subjects, *(of.keys() for of in votes.values())]
+    found = dict[str, Evidence]()
+    for name, of in votes.items():
+        # Proposals about the same experience have the same subject, whichever side they take.
+        about = set(of).union(*(subject for subject in subjects if subject & of.keys()))
+        changes = {s: _change(name, played[s], past) for s in about if s in played}
+        found[name] = Evidence(dict(of), {s: c for s, c in changes.items() if c is not None})
+    return found
 
 
 def evidence_text(evidence: Evidence, numbers: Mapping[int, int] | None = None) -> str:
@@ -155,24 +176,16 @@ def _named(evidence: Evidence, side: int, numbers: Mapping[int, int] | None) -> 
     return f" ({', '.join([*map(str, known), *([f'{others} of other data'] if others else [])])})"
 
 
-def _changes(
-    name: str, votes: Mapping[int, int], played: Sequence[Play], past: Past
-) -> dict[int, Change]:
-    """Return each voting question's change in reward with the experience compared to without it.
+def _change(name: str, plays: Iterable[Play], past: Past) -> Change | None:
+    """Return a question's change in reward with the experience compared to without it.
 
-    Shape of the result: one entry for each question played both without and with it.
+    Return None unless the question was played both with and without it.
     """
-    before, since = dict[int, _Mean](), dict[int, _Mean]()
-    for play in played:
-        if play.sample_id not in votes:
-            continue
+    before, since = _Mean(), _Mean()
+    for play in plays:
         shown = past.shown.get(play.library_id or 0, ())
-        side = since if name in shown and name not in play.part.left_out else before
-        side.setdefault(play.sample_id, _Mean()).add(play)
-    return {
-        sample_id: since[sample_id].less(before[sample_id])
-        for sample_id in before.keys() & since.keys()
-    }
+        (since if name in shown and name not in play.part.left_out else before).add(play)
+    return since.less(before) if since.n and before.n else None
 
 
 @dataclass(slots=True)

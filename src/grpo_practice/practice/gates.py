@@ -52,6 +52,8 @@ class Merge:
     """Proposals in the order in which the merge prompt numbers them."""
     evidence: Mapping[str, Evidence]
     """Evidence for and against each experience of the library."""
+    disproved: Sequence[str] = ()
+    """Texts that earlier steps removed because rewards fell with them."""
     guard: StepGuard | None = None
 
 

@@ -4,7 +4,7 @@ Source: Training-Free GRPO (arXiv 2510.08191), "optimisation": Add, Delete, Modi
 proposals in the batch.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from grpo_practice.core.prompts.system import experience_lines, library_tokens
@@ -24,6 +24,8 @@ from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.store.libraries import edited
 
 NEW = "New experiences"
+MOST_DISPROVED = 50
+"""Maximum number of disproved texts in the prompt; the newest are the likeliest to return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,12 @@ async def merge(
     proposed: Sequence[Proposal],
     evidence: Mapping[str, Evidence],
     at: GroupKey,
+    *,
+    disproved: Sequence[str] = (),
 ) -> tuple[Operation, ...]:
     """Merge the proposals into one list of operations; send no request if no proposal could pass.
+
+    `disproved` contains the texts that must not be added again, oldest first.
 
     Raises:
         ReplyError: No reply could be parsed.
@@ -80,6 +86,7 @@ async def merge(
         experiences=experience_lines(library),
         proposals=_by_experience(library, proposed, evidence),
         votes={name: _evidence_values(of) for name, of in evidence.items()},
+        disproved=disproved[-MOST_DISPROVED:],
         size=None if most is None else {"now": library_tokens(library), "most": most},
     )
     chat = teacher.open(at, "merge", None)
@@ -156,7 +163,9 @@ def without_outvoted(
     An experience that the evidence supports may only be made clearer or wider; any other may be
     replaced or removed. An update that is based only on proposals of new experiences might reverse
     the meaning of its target, so the questions behind those proposals count against the target. An
-    addition that is based only on proposals against a supported experience is refused as well.
+    addition that is based only on proposals against a supported experience is refused as well. So
+    is an addition that a single question asks for, if a proven experience already raises the reward
+    of that question: the lesson may contradict that experience.
     """
     found = [_with_sources(op, proposed) for op in merged]
     return tuple(_voted(op, [proposed[i] for i in op.from_ops], evidence) for op in found)
@@ -167,9 +176,10 @@ def _voted(
 ) -> Operation:
     if op.refused is not None or op.op == "NONE":
         return op
-    asked = [p.operation for p in behind]
+    asked, said = [p.operation for p in behind], ""
     if op.target is not None:
         found = evidence[op.target]
+        op = replace(op, disproved=found.disproved)
         named = any(one.target == op.target for one in asked)
         # A proposal of something new does not count against existing experiences, unless the
         # update has no other basis.
@@ -180,8 +190,19 @@ def _voted(
         against = [one.target for one in asked if one.target and not _may_pass(one, evidence)]
         passes = not against or len(against) < len(asked)
         found = evidence[against[0]] if against else NO_EVIDENCE
-    return (
-        op if passes else replace(op, refused=f"outvoted: {evidence_text(found)}", rule="outvoted")
+        if passes and (served_by := _served_by({p.sample_id for p in behind}, evidence)):
+            said = f"{served_by} already serves its only question: "
+            passes, found = False, evidence[served_by]
+    why = f"outvoted: {said}{evidence_text(found)}"
+    return op if passes else replace(op, refused=why, rule="outvoted")
+
+
+def _served_by(samples: Set[int], evidence: Mapping[str, Evidence]) -> str | None:
+    """Return the proven experience that raises the reward of the only sample, if there is one."""
+    if len(samples) != 1:
+        return None
+    return next(
+        (e for e, of in evidence.items() if of.proven and samples <= of.changes.keys()), None
     )
 
 
@@ -191,9 +212,9 @@ def pruned(
     """Return removals of experiences that the evidence contradicts and the merge left alone."""
     changed = {op.target for op in merged if op.refused is None and op.op != "NONE"}
     return tuple(
-        Operation("DELETE", e.id, why=evidence_text(evidence[e.id]))
-        for e in library.experiences
-        if e.id not in changed and not evidence[e.id].stays
+        Operation("DELETE", e.id, why=evidence_text(found), disproved=found.disproved)
+        for e, found in ((e, evidence[e.id]) for e in library.experiences)
+        if e.id not in changed and not found.stays
     )
 
 

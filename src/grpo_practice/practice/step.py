@@ -95,7 +95,7 @@ class PracticeStep:
         if not self._teacher.truth:
             return ()
         end = self._rollouts.row.plan.step
-        past = self._job.store.read(past_votes.past, self._job.branch, library, (), end=end)
+        past = self._job.store.read(past_votes.past, self._job.branch, library, end=end)
         return on_trial(library, evidence_on(library, past))
 
     async def pilot(self, library: Library, groups: int) -> None:
@@ -121,7 +121,14 @@ class PracticeStep:
         step = self._merge_of(distilled, library)
         teacher, change, failed = self._teacher, Change(), None
         try:
-            merged = await merge(teacher, library, step.proposed, step.evidence, self._key())
+            merged = await merge(
+                teacher,
+                library,
+                step.proposed,
+                step.evidence,
+                self._key(),
+                disproved=step.disproved,
+            )
         except StepError as e:
             # Errors that stop a run are not StepErrors. If only the merge failed, the library
             # stays unchanged.
@@ -261,9 +268,8 @@ class PracticeStep:
     def _merge_of(self, distilled: Sequence[Distilled], library: Library) -> Merge:
         """Collect the proposals and the evidence from this step and earlier ones."""
         cast = votes(distilled, self._sample_ids)
-        step, asked = self._rollouts.row.plan.step, {p.sample_id for p in cast}
-        store, branch = self._job.store, self._job.branch
-        past = store.read(past_votes.past, branch, library, asked, end=step)
+        step = self._rollouts.row.plan.step
+        past = self._job.store.read(past_votes.past, self._job.branch, library, end=step)
         # A group played without an experience may vote for it, but not against it.
         named = [
             (p.sample_id, p.operation)
@@ -273,7 +279,8 @@ class PracticeStep:
         ]
         truth = self._job.teacher.truth
         evidence = evidence_on(library, past, named, self._plays(), rewards=truth)
-        return Merge(self._job, step, library, self._groups, changes(cast), evidence)
+        proposed = changes(cast)
+        return Merge(self._job, step, library, self._groups, proposed, evidence, past.disproved)
 
     def _plays(self) -> list[Play]:
         groups = [group for _, group in sorted(self._groups.items())]

@@ -11,8 +11,6 @@ from random import Random
 from grpo_practice.core.types import Library
 from grpo_practice.practice.evidence import NO_EVIDENCE, Evidence
 
-CERTAIN = 1.0
-"""Support from which on an experience whose questions were played again is no longer on trial."""
 DEALS = 8
 """Number of different ways in which a step divides the experiences, which bounds the number of
 system prompts that an endpoint has to cache.
@@ -20,9 +18,9 @@ system prompts that an endpoint has to cache.
 
 
 def on_trial(library: Library, evidence: Mapping[str, Evidence]) -> tuple[str, ...]:
-    """Return the ids of the experiences whose effect is not yet known."""
+    """Return the ids of the experiences that are not yet proven."""
     found = {e.id: evidence.get(e.id, NO_EVIDENCE) for e in library.experiences}
-    return tuple(id_ for id_, of in found.items() if not of.changes or of.support < CERTAIN)
+    return tuple(id_ for id_, of in found.items() if not of.proven)
 
 
 def left_out(

@@ -60,7 +60,7 @@ def _last_step(store: Store, found: LibraryRef) -> int:
 def _evidence(store: Store, found: LibraryRef) -> dict[str, Evidence]:
     """Return id → evidence for the library's experiences at the time the library was made."""
     branch = store.read(branches.load, found.branch)
-    past = store.read(past_votes.past, branch, found.library, (), end=_last_step(store, found) + 1)
+    past = store.read(past_votes.past, branch, found.library, end=_last_step(store, found) + 1)
     truth = branch.identity.get("practice.given_ground_truth", True)
     return evidence_on(found.library, past, rewards=bool(truth))
 

@@ -80,7 +80,9 @@ def merge(asked: SimRequest, world: World) -> str:
     the one proposed most often is made.
     """
     proposals, stays = teacher_prompts.proposals(asked), teacher_prompts.decided(asked)
-    taken: set[str | None] = {*map(key_of, teacher_prompts.library(asked).values())}
+    library = teacher_prompts.library(asked)
+    removed = "\n".join(asked.fenced("removed")).splitlines()
+    taken: set[str | None] = {*map(key_of, (*library.values(), *removed))}
     edits: list[Edit] = []
     # Not a set: the order of the operations must be reproducible.
     for target in dict.fromkeys(p.target for p in proposals if p.target):
@@ -89,7 +91,8 @@ def merge(asked: SimRequest, world: World) -> str:
             edit = _settle(about_it, taken)
             taken.add(key_of(edit.text or ""))
             edits.append(edit)
-    edits += _additions([p for p in proposals if p.op == "ADD"], taken)
+    added = [p for p in proposals if p.op == "ADD"]
+    edits += [*_additions(added, taken), *_repeats(added, library)]
     if world.teacher.forms == "mixed":
         edits = _as_models_do(edits, asked, world)
     return _operations(f"There are {len(proposals)} proposals.", edits, asked, world)
@@ -105,9 +108,7 @@ def _as_models_do(edits: Sequence[Edit], asked: SimRequest, world: World) -> lis
         written = [replace(edit, stands_for=()) for edit in written]
     changed = {edit.target for edit in edits}
     stays = [label for label in teacher_prompts.library(asked) if label not in changed]
-    # A teacher that never names an experience does not name it here, either.
-    says_none = SAYS_NONE * (1 - world.teacher.adds)
-    if stays and unit(world.seed, "stays", asked.sha) < says_none:
+    if stays and unit(world.seed, "stays", asked.sha) < SAYS_NONE:
         written.append(Edit("NONE", stays[0]))
     return written
 
@@ -155,6 +156,16 @@ def _additions(proposals: Sequence[ShownProposal], taken: set[str | None]) -> li
         if rival is None or len(edit.stands_for) > len(rival.stands_for):
             best[situation] = edit
     return [edit for edit in by_content.values() if edit in best.values()]
+
+
+def _repeats(proposals: Sequence[ShownProposal], library: Mapping[str, str]) -> list[Edit]:
+    """Return the additions that the library already holds, as confirmations of its experiences."""
+    held = {_content(text): label for label, text in library.items()}
+    names = dict[str, list[str]]()
+    for p in proposals:
+        if p.text and (label := held.get(_content(p.text))):
+            names.setdefault(label, []).append(p.name)
+    return [Edit("NONE", label, None, tuple(of)) for label, of in names.items()]
 
 
 def _content(text: str) -> str:

@@ -244,6 +244,7 @@ class Writing:
             "domains": json.dumps(op.domains),
             "finding": op.finding,
             "rule": op.rule,
+            "disproved": int(op.disproved),
         }
         return insert(self.db, "operations", row | more)
 

@@ -230,9 +230,8 @@ class Part(NamedTuple):
     left_out: Set[str]
     """IDs of the library's experiences that were not in the prompt."""
     reward: float
-    """Mean over its scored attempts."""
+    """Mean over its `scored` attempts."""
     scored: int
-    """Number of scored attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +241,7 @@ class Play:
     sample_id: int
     library_id: int | None
     part: Part
-    mean: float
-    """Mean reward of the whole step."""
+    mean: float  # of the whole step
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +251,13 @@ class Past:
     votes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """`E12` → sample id → votes for it minus votes against it."""
     plays: Sequence[Play] = ()
-    """Plays of the samples that voted or were requested, oldest first."""
+    """All plays, oldest first."""
     shown: Mapping[int, Set[str]] = field(default_factory=dict)
     """Library id → the experiences that it contains with their current text."""
+    subjects: Sequence[Set[int]] = ()
+    """Ids of the samples whose proposals were about each experience, also a removed one."""
+    disproved: Sequence[str] = ()
+    """Texts that were removed because rewards fell with them, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ async def test_pages_show_what_was_said_and_whether_it_got_better(project: Proje
         _, text = await viewer.get("/step", run="toy", step=step)
         assert "<h3>merge" in text[text.index("Teacher calls at the merge") :]
         part = await viewer.page("/text", run="toy", step=step, part="merge.0.reply")
-        assert '"op": "ADD"' in part.text
+        assert "ADD" in part.text
 
         attempt: dict[str, object] = {"run": "toy", "step": 3, "slot": 0, "attempt": 0}
         assert "[E1]" in system

@@ -30,7 +30,7 @@ SLOTS: Mapping[str, frozenset[str]] = {
 """The prompts of distillation, and the values that the code fills into each."""
 DIRECT = STAGES["direct"].slots
 """Values of a prompt that is not part of practice: see `practice/placebo_arms.py`."""
-OPTIONAL = frozenset({"votes", "size", "reward", "words", "instructions"})
+OPTIONAL = frozenset({"votes", "size", "disproved", "reward", "words", "instructions"})
 """Values that a prompt need not use: a user's own prompt may have been written before they
 existed.
 """
@@ -61,6 +61,7 @@ _TRIAL: Mapping[str, object] = {
     "limit": 1,
     "lessons": ["text"],
     "size": {"now": 1, "most": 1},
+    "disproved": ["text"],
     "proposals": [("E1", [{"id": "P1", "op": "UPDATE", "finding": "unclear", "text": "text"}])],
     "votes": {
         "E1": {

@@ -11,6 +11,7 @@ from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.types import LessonFinding, Operation, OpKind, sharpens
 from grpo_practice.store import branches
 from grpo_practice.store.identity import origin_of
+from grpo_practice.store.queries.past_votes import VOTES_ON
 
 ON_LINE = """EXISTS (SELECT 1 FROM json_each(:line) s
   WHERE json_extract(s.value, '$[0]') = {row}.branch_id
@@ -122,7 +123,12 @@ class Vote:
     @property
     def said(self) -> str:
         """The finding in words, or the operation if the group gave no finding."""
-        named = {"NONE": "confirmed", "DELETE": "to be removed", "UPDATE": "to be changed"}
+        named = {
+            "ADD": "repeated",
+            "NONE": "confirmed",
+            "DELETE": "to be removed",
+            "UPDATE": "to be changed",
+        }
         return (self.finding or named.get(self.op, self.op)).replace("_", " ")
 
 
@@ -221,7 +227,7 @@ def experience(
               FROM operations o
               JOIN groups g USING (branch_id, step, slot) JOIN samples s USING (sample_id)
               JOIN steps p USING (branch_id, step)
-             WHERE o.target_id = :id AND o.source = 'propose' AND o.status = 'proposed'
+             WHERE {VOTES_ON}
                AND {ON_LINE.format(row="o")} ORDER BY o.step, o.slot, o.op_id""",
         {**at, "since": since},
     )

@@ -7,7 +7,7 @@ No evidence is stored twice: a vote is the row of a proposal, and a play is the 
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from grpo_practice.core.types import Library, Operation, one_vote, sharpens
@@ -16,10 +16,27 @@ from grpo_practice.store.records import Branch, Part, Past, Play, Segment
 
 _MADE = """SELECT op_id, op, step, target_id, from_ops FROM operations
   WHERE branch_id = ? AND step >= ? AND step < ? AND result_id = ? AND status = 'applied'"""
-_VOTES = """SELECT o.step, g.sample_id, coalesce(g.library_id, s.library_in), o.op, o.finding
+VOTES_ON = """o.source = 'propose' AND o.status = 'proposed' AND (o.target_id = :id
+    OR o.target_id IS NULL AND o.op_id IN (SELECT p.value FROM operations m, json_each(m.from_ops) p
+      WHERE m.target_id = :id AND m.op = 'NONE' AND m.source = 'merge'))"""
+"""SQL condition: proposal `o` names experience `:id`, or repeats it according to a merge."""
+_VOTES = f"""SELECT o.step, g.sample_id, coalesce(g.library_id, s.library_in), o.op, o.finding
   FROM operations o JOIN groups g USING (branch_id, step, slot) JOIN steps s USING (branch_id, step)
-  WHERE o.branch_id = ? AND o.step >= ? AND o.step < ? AND o.target_id = ?
-    AND o.source = 'propose' AND o.status = 'proposed'"""
+  WHERE o.branch_id = :branch AND o.step >= :start AND o.step < :end AND {VOTES_ON}"""
+_SUBJECTS = """SELECT o.target_id, g.sample_id
+    FROM operations o JOIN groups g USING (branch_id, step, slot)
+    WHERE o.branch_id = :branch AND o.step >= :start AND o.step < :end
+      AND o.source = 'propose' AND o.status = 'proposed' AND o.target_id IS NOT NULL
+  UNION SELECT coalesce(m.result_id, m.target_id), g.sample_id
+    FROM operations m, json_each(m.from_ops) p JOIN operations o ON o.op_id = p.value
+      JOIN groups g ON (g.branch_id, g.step, g.slot) = (o.branch_id, o.step, o.slot)
+    WHERE m.branch_id = :branch AND m.step >= :start AND m.step < :end
+      AND (m.status = 'applied' OR m.op = 'NONE' AND m.target_id IS NOT NULL)"""
+_DISPROVED = """SELECT t.text FROM operations o JOIN steps s USING (branch_id, step)
+  JOIN library_items i ON i.library_id = s.library_in AND i.experience_id = o.target_id
+  JOIN experience_texts t USING (experience_id, version)
+  WHERE o.branch_id = ? AND o.step >= ? AND o.step < ? AND o.disproved AND o.status = 'applied'
+  ORDER BY o.op_id"""
 _BEHIND = """SELECT g.sample_id, o.op, o.target_id, o.finding FROM operations o
   JOIN groups g USING (branch_id, step, slot) WHERE o.op_id IN (SELECT value FROM json_each(?))"""
 _PLAYS = """SELECT g.sample_id, coalesce(g.library_id, s.library_in) AS library_id,
@@ -27,7 +44,7 @@ _PLAYS = """SELECT g.sample_id, coalesce(g.library_id, s.library_in) AS library_
     coalesce(json_extract(s.stats, '$.mean_reward'), g.mean_reward) AS mean
   FROM groups g JOIN steps s USING (branch_id, step)
   WHERE g.branch_id = ? AND g.step >= ? AND g.step < ? AND g.mean_reward IS NOT NULL
-    AND g.sample_id IN (SELECT value FROM json_each(?)) ORDER BY g.step, g.slot"""
+  ORDER BY g.step, g.slot"""
 _SHOWN = """SELECT i.library_id FROM library_items i JOIN experience_texts t
     USING (experience_id, version)
   WHERE i.experience_id = :experience AND (i.version = :version
@@ -48,21 +65,26 @@ class _Meaning:
     """Samples behind these operations that have no other vote there."""
 
 
-def past(
-    db: sqlite3.Connection, branch: Branch, library: Library, asked: Iterable[int], *, end: int
-) -> Past:
-    """Return the evidence of the steps before `end` on the experiences of `library`.
-
-    `asked` are ids of further samples whose plays are needed; `end` is the first step that is not
-    read.
-    """
+def past(db: sqlite3.Connection, branch: Branch, library: Library, *, end: int) -> Past:
+    """Return the evidence of the steps before `end` on the experiences of `library`."""
     if not library.id:
         return Past()
     line, shown = _steps_before(branch, end), defaultdict[int, set[str]](set)
     votes = _votes(db, line, library, shown)
-    wanted = json.dumps(sorted(set(asked).union(*votes.values())))
-    rows = (row for segment in line for row in db.execute(_PLAYS, (*segment, wanted)))
-    return Past(votes, [play for row in rows for play in _plays(row)], shown)
+    rows = (row for segment in line for row in db.execute(_PLAYS, segment))
+    plays = [play for row in rows for play in _plays(row)]
+    texts = (text for segment in line for (text,) in db.execute(_DISPROVED, segment))
+    return Past(votes, plays, shown, _subjects(db, line), tuple(dict.fromkeys(texts)))
+
+
+def _subjects(db: sqlite3.Connection, line: Sequence[Segment]) -> Sequence[Set[int]]:
+    """Return `Past.subjects`; the order is that of the experiences."""
+    found = defaultdict[int, set[int]](set)
+    for branch, start, end in line:
+        at = {"branch": branch, "start": start, "end": end}
+        for experience_id, sample_id in db.execute(_SUBJECTS, at):
+            found[experience_id].add(sample_id)
+    return [samples for _, samples in sorted(found.items())]
 
 
 def _plays(row: sqlite3.Row) -> list[Play]:
@@ -118,8 +140,9 @@ def _cast(
     Only a group that was played with the experience can vote against it.
     """
     cast = Counter[tuple[int, int]]()
-    for segment in line:
-        rows = db.execute(_VOTES, (*segment, experience_id))
+    for branch, start, end in line:
+        at = {"branch": branch, "start": start, "end": end, "id": experience_id}
+        rows = db.execute(_VOTES, at)
         for step, sample_id, library_id, op, finding in rows:
             vote = Operation(op, finding=finding).vote
             since = meaning.since is None or step > meaning.since

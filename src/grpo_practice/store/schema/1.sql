@@ -399,6 +399,7 @@ CREATE TABLE operations (
   -- What the lesson found of the target: confirmed, misled, unclear, too_narrow.
   finding    TEXT,
   rule       TEXT,                           -- the rule that refused or quarantined it
+  disproved  INTEGER NOT NULL DEFAULT 0,     -- 1 = rewards fell with the text that it removes
   domains    TEXT NOT NULL DEFAULT '[]',     -- JSON list of the web sites that its group had read
   decides    INTEGER REFERENCES operations,  -- held operation that a person decided on
   from_ops   TEXT NOT NULL DEFAULT '[]',     -- JSON op_ids that a merged operation stands for
