@@ -189,7 +189,8 @@ def test_the_origin_of_a_url_names_key_variable_and_file(tmp_path: Path) -> None
     ("url", "said"),
     [
         ("ftp://x/v1", "should be an http:// or https:// URL"),
-        ("api.openai.com/v1", "should be an http:// or https:// URL"),
+        ("api.openai.com/v1", "has no scheme, and should start with http:// or https://"),
+        ("localhost:83/v1", "has no scheme"),
         ("http://", "should be an http:// or https:// URL"),
         ("http://h:x/", "should be an http:// or https:// URL"),
         ("https://h/v1/chat/completions", "should end before /chat/completions"),
@@ -198,6 +199,18 @@ def test_the_origin_of_a_url_names_key_variable_and_file(tmp_path: Path) -> None
 def test_a_url_that_cannot_work_is_refused(url: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         student([f"{AT}.model=m", f"{AT}.base_url={url}"], {})
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("url", ["127.0.0.1:8399/v1", "localhost:8399/v1"])
+def test_a_variables_url_without_a_scheme_is_refused_before_its_key_is_routed(
+    tmp_path: Path, url: str, apart: bool
+) -> None:
+    at, key = {"UTU_LLM_BASE_URL": url}, {"UTU_LLM_MODEL": "m", "UTU_LLM_API_KEY": "sk-x"}
+    env = Environment(key, at, tmp_path / ".env") if apart else Environment(at | key)
+    with pytest.raises(ConfigError, match="UTU_LLM_BASE_URL in .* has no scheme") as refused:
+        student([], env)
+    assert "trust" not in str(refused.value) + str(refused.value.hint)
 
 
 def test_a_url_of_a_flag_or_an_agent_file_does_not_inherit_the_configs_key(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from grpo_practice.config.reading.env import Environment
 from grpo_practice.config.reading.interpolate import interpolate, variables
 from grpo_practice.config.reading.problems import Problem, dotted
 from grpo_practice.config.reading.yaml_reader import Key, Tree
+from grpo_practice.config.schema.base import check_address
 from grpo_practice.config.schema.provider import ModelProvider, is_sim
 from grpo_practice.config.trust.keys import NOWHERE, Address
 from grpo_practice.config.trust.word import host_of
@@ -169,6 +170,12 @@ def at_tier(
             problems.append(Problem((*key, "type"), text, f"set {tier.name}_TYPE"))
         else:
             at["type"] = tier.api
+    try:
+        check_address(tier.url or None)
+    except ValueError as e:
+        # Without URL and key, because a key cannot be routed to an address without a host.
+        problems.append(Problem((*key, "base_url"), f"{tier.address.text} {e}"))
+        return provider
     return provider.model_copy(update={"base_url": tier.url, "api_key": secret, **at})
 
 

@@ -34,6 +34,8 @@ def check_name(name: str, what: str) -> None:
 def check_address(value: str | None) -> str | None:
     """Return the URL; raise ValueError unless it is an http:// or https:// URL with a host."""
     if value is not None and not is_web_address(value):
+        if "://" not in value and is_web_address(f"http://{value}"):
+            raise ValueError("has no scheme, and should start with http:// or https://")
         raise ValueError("should be an http:// or https:// URL with a host")
     return value
 
