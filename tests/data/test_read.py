@@ -82,6 +82,25 @@ def test_missing_answers_are_allowed_and_counted(tmp_path: Path) -> None:
     assert result.notes[1] == ("8 of 16 rows without an answer: line 2, 4, 6, 8, 10, and 3 more")
 
 
+def test_answers_that_are_lists_are_announced_as_alternatives(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"question": "q", "answers": ["a", "b"]}\n{"question": "r", "answers": "c"}\n')
+    found = read_samples(path)
+    assert [sample.answer for sample in found.samples] == [["a", "b"], "c"]
+    assert "1 of 2 rows with a list of answers, any of which is right: line 1" in found.notes
+
+
+def test_one_error_names_all_missing_columns(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    for header, first in (("Frage,Lösung", "say which with "), ("No.,Lösung", "if these are col")):
+        path.write_text(f"{header}\nq,a\n")
+        with pytest.raises(DataError, match="no column for the question or the answer") as refused:
+            read_samples(path)
+        hint = str(refused.value.hint)
+        assert hint.startswith(first)
+        assert "--map question=COLUMN --map answer=COLUMN" in hint
+
+
 def test_the_form_comes_from_the_first_answer_there_is(tmp_path: Path) -> None:
     path = jsonl(tmp_path, {"question": "a"}, {"question": "b", "answer": "x\n#### 5"})
     assert [s.answer for s in read_samples(path).samples] == [None, "5"]

@@ -23,6 +23,7 @@ ALIASES: Mapping[str, tuple[frozenset[str], ...]] = {
         ),
         frozenset({"answerkey"}),
         frozenset({"solution"}),
+        frozenset({"answers"}),
     ),
     "source": (frozenset({"source"}), frozenset({"data_source"})),
     "level": (frozenset({"level"}),),
@@ -81,16 +82,16 @@ def find_columns(
     role = {r: c for r, c in role.items() if r in mapping or c not in taken}
     if "question" in wanted and not has(first, role.get("question", "")):
         there = listed_columns(first) or "no columns"
-        problem, way = f"the first row has {there}", MAP_HINT.format(role="question")
+        lacking, way = "the question", MAP_HINT.format(role="question")
+        if "answer" in wanted and not has(first, role.get("answer", "")):
+            lacking, way = "the question or the answer", f"{way} --map answer=COLUMN"
+        problem = f"no column for {lacking}: the first row has {there}"
         if names := names_for(first):
             raise DataError(
-                f"no column for the question: {problem}, and the header looks like a row",
-                hint=f"if it is a row: {names}; if it is not: {way}",
+                f"{problem}, and the header looks like a row",
+                hint=f"if these are column names, {way}; if the file has no header: {names}",
             )
-        raise DataError(
-            f"no column for the question: {problem}",
-            hint=f"{way}, or choose the format of the rows with --shape NAME",
-        )
+        raise DataError(problem, hint=f"{way}, or choose the format of the rows with --shape NAME")
     meta = {key.removeprefix("meta."): c for key, c in mapping.items() if key not in ROLES}
     return Columns(role, meta)
 

@@ -178,6 +178,7 @@ class _RowReader:
     bad: _Counted = field(default_factory=_Counted)
     # Places to mention in the notes:
     unanswered: _Counted = field(default_factory=_Counted)
+    lists: _Counted = field(default_factory=_Counted)
     repaired: _Counted = field(default_factory=_Counted)
     several: _Counted = field(default_factory=_Counted)
     systems: _Counted = field(default_factory=_Counted)
@@ -217,6 +218,8 @@ class _RowReader:
             self.beside.update(dict.fromkeys(c for c in fields if c not in parts.used))
         if sample.answer is None:
             self.unanswered.add(row.place)
+        if isinstance(sample.answer, list) and self.golds.select is None:
+            self.lists.add(row.place)
         if fields != row.fields:
             self.repaired.add(row.place)
         if parts.question.several:
@@ -241,6 +244,7 @@ class _RowReader:
             (self.several, "whose question has several turns, written as 'User: …' and so on"),
             (self.systems, "with a system message, kept in meta and not shown to agents"),
             (self.unanswered, "without an answer"),
+            (self.lists, "with a list of answers, any of which is right"),
             (self.repaired, "with broken characters, replaced by U+FFFD"),
             (self.repeated, f"with the question of an earlier row, {left}"),
         ):
