@@ -276,7 +276,7 @@ def test_a_practice_report_shows_steps_before_and_after_and_the_library(
     assert r"E10  Name 10: do [this]\x07" in text
     assert "E11" not in text
     assert "and 2 more: grpo-practice experiences list --run math" in text
-    assert lines[-1] == "next: grpo-practice export-agent --run math"
+    assert lines[-1] == "next: grpo-practice export-agent --run math -o math-enhanced.yaml"
 
 
 @pytest.mark.parametrize(

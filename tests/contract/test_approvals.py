@@ -53,11 +53,13 @@ def test_each_next_command_leads_from_a_held_run_to_the_exported_agent(held: Gp)
         assert next_words(listed.out) == ["experiences", "approve", name, "--run", "held"]
         again = held(*next_words(listed.out))
         assert f"{name} approved as E{n}: " in again.out
-    assert next_words(again.out) == ["export-agent", "--run", "held"]
+    words = ["export-agent", "--run", "held", "-o", "held-enhanced.yaml"]
+    assert next_words(again.out) == words
     exported = held(*next_words(again.out))
     assert exported.code == 0
     texts = held("experiences", "list", "--run", "held", "--json").document["experiences"]
-    assert all(one["text"] in exported.out for one in texts)
+    written = Path("held-enhanced.yaml").read_text()
+    assert all(one["text"] in written for one in texts)
     assert next_words(held("runs", "show", "held").out)[0] == "experiences"
     shown = held("experiences", "show", "E1", "--run", "held")
     assert "approved  held since step 0" in shown.out

@@ -268,9 +268,9 @@ def _show(report: "RunReport") -> None:
     if report.difference:
         say(f"gain: {report.difference}")
     _show_costs(report.costs)
-    if sum(report.outcomes.values()):
-        failed = " --failed" if run.kind == "eval" else ""
-        command = f"{PROGRAM} rollouts list {shlex.quote(run.name)}{failed}"
+    command = f"{PROGRAM} rollouts list {shlex.quote(run.name)}"
+    command += " --failed" if run.kind == "eval" else ""
+    if sum(report.outcomes.values()) and command != report.next_command:
         say(f"conversations: {on_database(command)}")
     show_findings(report.findings)
     say_next(report.next_command)

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from shlex import quote
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -45,6 +46,11 @@ class Shown(ABC):
         rows = [[visible(brief(cell, CELL)) for cell in row] for row in self.summary()]
         more = len(rows) - 1 - ROWS
         return rows[: ROWS + 1] + ([[f"… and {more} more"]] if more > 0 else [])
+
+
+def export_command(run: str) -> str:
+    """Return the command that writes a run's agent to a file that is unlikely to be a config."""
+    return f"grpo-practice export-agent --run {quote(run)} -o {quote(f'{run}-enhanced.yaml')}"
 
 
 class Report(Shown):

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from grpo_practice.core.text import count
 from grpo_practice.core.types import Library
-from grpo_practice.reports.base import Report, Shown
+from grpo_practice.reports.base import Report, Shown, export_command
 from grpo_practice.store.queries.held import Held as Held
 from grpo_practice.store.queries.history import ExperienceHistory
 from grpo_practice.store.queries.history import LibraryChange as LibraryChange
@@ -93,7 +93,7 @@ class DecisionReport(Report):
             return f"grpo-practice experiences list --run {quote(self.run)}"
         if self.waits or not self.library.experiences:
             return f"grpo-practice runs show {quote(self.run)}"
-        return f"grpo-practice export-agent --run {quote(self.run)}"
+        return export_command(self.run)
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

@@ -16,7 +16,7 @@ from grpo_practice.core.stats import Score
 from grpo_practice.core.text import count
 from grpo_practice.core.types import Library
 from grpo_practice.reports.answer_findings import LIMITS, answer_findings, share_of, voided_by
-from grpo_practice.reports.base import Report, number
+from grpo_practice.reports.base import Report, export_command, number
 from grpo_practice.reports.before_after import When, before_after
 from grpo_practice.reports.compared import gain_of
 from grpo_practice.reports.known_scores import KnownScore, measured
@@ -261,7 +261,7 @@ class PracticeReport(EndReport):
             return f"grpo-practice experiences list --run {quote(self.run)}"
         if not self.library.experiences:
             return f"grpo-practice runs diagnose {quote(self.run)}"
-        return f"grpo-practice export-agent --run {quote(self.run)}"
+        return export_command(self.run)
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

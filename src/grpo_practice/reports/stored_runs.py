@@ -167,16 +167,12 @@ class RunReport(Report):
 
     @property
     def _after_end(self) -> str:
-        """Command that exports trained weights, or rescores with another verify function."""
+        """Command that exports trained weights, or lists the answers that were not right."""
         if self.run.kind == "train":
             return f"grpo-practice export-agent --run {quote(self.run.name)}"
         if self.run.purpose == EFFECT:
             return f"grpo-practice experiences list --run {quote(self.run.exp_id)}"
-        # Questions for a judge may have no reference answer, which other verify functions need.
-        if self.run.purpose == "rejudge" or self.verify == "judge":
-            return "grpo-practice runs list"
-        other = "exact" if self.verify == "contains" else "contains"
-        return f"grpo-practice eval --rejudge --verify {other} --run {quote(self.run.name)}"
+        return f"grpo-practice rollouts list {quote(self.run.name)} --failed"
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

@@ -131,7 +131,9 @@ def _next(story: "Story") -> str:
     """Return the command to suggest after the report of a run."""
     run = story.report.run
     if run.kind == "practice" and story.measure is None and story.library:
-        return f"grpo-practice export-agent --run {quote(run.name)}"
+        from grpo_practice.reports.base import export_command
+
+        return export_command(run.name)
     if run.kind == "eval" and run.steps_closed == run.steps:
         return f"grpo-practice rollouts list {quote(run.name)}"
     if run.kind == "train":  # weights must exist before they can be evaluated
