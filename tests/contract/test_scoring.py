@@ -62,6 +62,8 @@ def test_parameters_are_given_and_checked(gp: Gp) -> None:
     ran = gp("verify", "regex", *words, "--param", r"pattern=is (\w+)")
     assert ran.document["reward"] == 1
     assert gp("verify", "regex", *words, "--param", "pattern=(").code == 2
+    said = "--param pattern=1e-3 is a text in YAML; for a number, write pattern=0.001"
+    assert said in gp("verify", "regex", *words, "--param", "pattern=1e-3").err
     assert gp("verify", "regex", *words, "--param", "patern=x").code == 2
     unknown = gp("verify", "maths", *words)
     assert unknown.code == 2

@@ -16,7 +16,7 @@ from grpo_practice.cli.options import (
     trusting,
     workspace,
 )
-from grpo_practice.cli.terminal.formatting import print_json, reward, say, say_next, warn
+from grpo_practice.cli.terminal.formatting import note, print_json, reward, say, say_next, warn
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.core.errors import ConfigError, GrpoPracticeError
 
@@ -86,6 +86,7 @@ def _next(function: str, params: dict[str, Any]) -> str:
 
 
 def _params(pairs: Iterable[str]) -> dict[str, Any]:
+    from grpo_practice.config.reading.problems import number_in
     from grpo_practice.config.reading.yaml_reader import plain
 
     params = {}
@@ -94,4 +95,6 @@ def _params(pairs: Iterable[str]) -> dict[str, Any]:
         if not (key and equals):
             raise ConfigError(f"--param {pair!r} is not KEY=VALUE", hint="--param fast_path=false")
         params[key] = plain(value)
+        if isinstance(params[key], str) and (number := number_in(params[key])) is not None:
+            note(f"--param {pair} is a text in YAML; for a number, write {key}={number}")
     return params

@@ -1,5 +1,6 @@
 """Trials of a verify function on gold answers that it may reject and on known wrong answers."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from string import ascii_letters
@@ -23,6 +24,8 @@ SHOWN = 5
 _RIGHT = 1 - 1e-9
 _GOLD = "a gold"
 _MISS = "a near miss"
+TOLERANCE = 0.01
+"""Relative difference between numbers that a function may well accept on purpose."""
 _DIGITS = dict(zip("0123456789", "1234567890", strict=True))
 _LETTERS = {c: chr(ord(c) + (-1 if c in "zZ" else 1)) for c in ascii_letters}
 HOSTILE: Mapping[str, str] = {
@@ -198,15 +201,28 @@ def _refused(about: str, function: VerifyFunction, refused: int, n: int, gold: s
 def near_misses(sample: Sample) -> list[str]:
     """Return near misses: the gold answer with its last character changed, and with a 7 added.
 
-    A decimal number with one more digit may still be correct, so such an answer has only one near
-    miss.
+    In a number, the last digit that changes it by more than a usual tolerance is changed. A decimal
+    number with one more digit may still be correct, so such an answer has only one near miss.
     """
     gold = gold_of(sample)
     spots = list(re.finditer(r"\d", gold)) or list(re.finditer(r"[A-Za-z]", gold))
     if not spots:
         return [f"{gold}?7"]
+    changed = [_changed(gold, spot) for spot in reversed(spots)]
     at, char = spots[-1].start(), spots[-1][0]
-    other = (_DIGITS if char.isdigit() else _LETTERS).get(char, "7")
-    before, after = gold[:at], gold[at + 1 :]
-    longer = [] if "." in gold else [f"{before}{char}7{after}"]
-    return [f"{before}{other}{after}", *longer]
+    longer = [] if "." in gold else [f"{gold[:at]}{char}7{gold[at + 1 :]}"]
+    return [next((text for text in changed if not _within(text, gold)), changed[0]), *longer]
+
+
+def _changed(gold: str, spot: re.Match[str]) -> str:
+    """Return the answer with another character in this place."""
+    other = (_DIGITS if spot[0].isdigit() else _LETTERS).get(spot[0], "7")
+    return f"{gold[: spot.start()]}{other}{gold[spot.end() :]}"
+
+
+def _within(text: str, gold: str) -> bool:
+    """Return whether both are numbers that differ by no more than a usual tolerance."""
+    try:
+        return math.isclose(float(text), float(gold), rel_tol=TOLERANCE)
+    except ValueError:
+        return False

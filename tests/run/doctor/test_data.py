@@ -132,3 +132,16 @@ async def test_few_golds_that_a_function_cannot_use_are_a_warning(tmp_path: Path
     assert first.sentence.startswith(
         "1 of 10 questions cannot be scored and are left out: row 10: "
     )
+
+
+@pytest.mark.parametrize(
+    ("gold", "misses"),
+    [
+        ("31415.92653", ["32415.92653"]),
+        ("1234567", ["1334567", "12345677"]),
+        ("0.5", ["0.6"]),
+        ("Henry 8", ["Henry 9", "Henry 87"]),
+    ],
+)
+def test_a_near_miss_is_no_number_that_a_tolerance_accepts(gold: str, misses: list[str]) -> None:
+    assert near_misses(Sample("q", gold)) == misses

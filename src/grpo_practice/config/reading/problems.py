@@ -167,18 +167,20 @@ def coercion_hint(kind: str, value: object) -> str | None:
             f"write {_BOOLS[value.lower()]}" if value.lower() in _BOOLS else "write true or false"
         )
     if kind.startswith(("int", "float")):
-        return _number_hint(value)
+        number = number_in(value)
+        return "write a plain decimal number" if number is None else f"write {number}"
     return None
 
 
-def _number_hint(text: str) -> str:
+def number_in(text: str) -> int | float | None:
+    """Return the number that a text such as `7e-1` means, although YAML reads it as a text."""
     try:
         number = float(text.replace("_", ""))
     except ValueError:
-        number = math.inf
+        return None
     if not math.isfinite(number):
-        return "write a plain decimal number"
-    return f"write {int(number) if number.is_integer() else number}"
+        return None
+    return int(number) if number.is_integer() else number
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
