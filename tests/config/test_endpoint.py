@@ -208,7 +208,7 @@ def test_a_variables_url_without_a_scheme_is_refused_before_its_key_is_routed(
 ) -> None:
     at, key = {"UTU_LLM_BASE_URL": url}, {"UTU_LLM_MODEL": "m", "UTU_LLM_API_KEY": "sk-x"}
     env = Environment(key, at, tmp_path / ".env") if apart else Environment(at | key)
-    with pytest.raises(ConfigError, match="UTU_LLM_BASE_URL in .* has no scheme") as refused:
+    with pytest.raises(ConfigError, match=r"UTU_LLM_BASE_URL in .* has no scheme") as refused:
         student([], env)
     assert "trust" not in str(refused.value) + str(refused.value.hint)
 

@@ -276,7 +276,7 @@ REFUSED = [
     ("a/x.yaml,b/x.yaml", "two arms have the name x"),
     ("none,L99", "there is no library L99"),
     ("none,nowhere.yaml", "nowhere.yaml"),
-    ("none,", "there is no such arm"),
+    ("none,", "a comparison needs two arms or more"),
     ("full,aa --agent agent.yaml", "leave out --agent, --library and --rejudge"),
     ("none,full --rejudge --verify exact", "leave out --agent, --library and --rejudge"),
     ("none,full --show", "--show cannot be used with --arms"),
@@ -298,6 +298,10 @@ def test_what_cannot_be_compared_is_refused_and_leaves_nothing(demo: Gp) -> None
         assert ran.code == (4 if "dataset" in words else 2), ran.err
         assert said in ran.err, words
         assert query(counts) == before, words
+    ran = demo("eval", "--arms", "")
+    assert "a comparison needs two arms or more" in ran.err
+    ran = demo("eval", "--step", "1")
+    assert "hint: grpo-practice eval --arms none,full --step 1" in ran.err
 
 
 def size(library: Any) -> int:

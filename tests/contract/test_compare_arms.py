@@ -28,7 +28,7 @@ def practise(gp: Gp, exp_id: str, dataset: str, *words: str) -> None:
 def evaluate(gp: Gp, instructions: str, exp_id: str) -> str:
     """The name of an evaluation of an agent with these instructions."""
     agent = {
-        "agent": {"name": "a", "instructions": instructions},
+        "agent": {"name": exp_id, "instructions": instructions},
         "model": {"model_provider": {"model": "sim"}},
     }
     Path("written.yaml").write_text(json.dumps(agent))
@@ -106,6 +106,7 @@ def test_instructions_that_go_on_are_another_difference(demo: Gp) -> None:
     (contrast,) = document(demo, one, other)["contrasts"]
     said = "they also differ in agent.agent.instructions: Solve. → Solve. Check it twice."
     assert said in contrast["notes"]
+    assert "agent.agent.name" not in " ".join(contrast["notes"])
 
 
 def test_what_failed_takes_neither_cost_nor_tokens_from_an_answer(demo: Gp) -> None:

@@ -45,6 +45,11 @@ def test_an_exported_agent_is_evaluated_as_its_run_was(toy: Gp) -> None:
     assert (shown["verify"], shown["dataset"]["name"]) == ("math", "test")
 
 
+def test_another_experiments_number_of_attempts_is_not_asked_for(toy: Gp) -> None:
+    assert toy("eval", "-c", "c.yaml", "--exp-id", "other", "-k", "5").code == 0
+    assert measuring(toy(*PRACTISE).out) == ["eval", "--arms", "none,full", "--run", "toy"]
+
+
 def test_a_run_that_is_named_is_evaluated_without_what_it_learnt(toy: Gp) -> None:
     before = toy("eval", "--run", "toy", "--json").document
     assert (before["run"], before["dataset"]["name"], before["k"]) == ("toy/eval", "test", 3)

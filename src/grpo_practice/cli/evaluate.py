@@ -40,8 +40,10 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="A,B,…",
-            help="Play these together and compare: none, full (the library), aa, direct, filler,"
-            " L12, hand.yaml, agent.yaml; or base, practised, trained, trained+practised.",
+            help="Play these together and compare: agent.yaml, hand.yaml (experiences), L12, none,"
+            " full (the library), aa (the library with another seed), direct (experiences that the"
+            " teacher writes without attempts), filler (unrelated sentences of the same length); or"
+            " base, practised, trained, trained+practised.",
         ),
     ] = None,
     step: Annotated[
@@ -80,7 +82,7 @@ def evaluate(
         report: EvalReport | ComparisonReport | Forecast
         asked = keywords(request)
         if arms is not None:
-            names, at = [name.strip() for name in arms.split(",")], step or "last"
+            names, at = [name.strip() for name in arms.split(",") if name.strip()], step or "last"
             if forecast:
                 report = ws.forecast_arms(names, step=at, **asked)
             else:
@@ -150,7 +152,9 @@ def _check_arms(arms: str | None, step: str | None, *, show: bool) -> None:
     if arms is None and step is not None:
         raise ConfigError(
             "--step requires --arms, because it selects the library for --arms",
-            hint=f"{OPTIONS['--step']}: see grpo-practice eval --help",
+            hint=f"grpo-practice eval --arms none,full --step {step}"
+            if step.isdecimal() or step in ("last", "best")
+            else f"{OPTIONS['--step']}: see grpo-practice eval --help",
         )
     if arms is not None and show:
         raise ConfigError(

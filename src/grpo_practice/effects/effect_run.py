@@ -146,7 +146,7 @@ def _evaluated_on(dataset: str, exp_id: str) -> ConfigError:
 
 
 def _check_unused(store: Store, config: PracticeConfig, dataset: DatasetRow) -> None:
-    """Raise ConfigError if evaluations of the experiment used exactly these questions."""
+    """Raise ConfigError if evaluations of the experiment used any of these questions."""
     named = config.evaluation.data.dataset
     tested = store.read(datasets.find, named) if named else None
     used = [tested] if tested else []
@@ -154,10 +154,17 @@ def _check_unused(store: Store, config: PracticeConfig, dataset: DatasetRow) -> 
         if run.exp_id == config.exp_id and run.purpose == "test" and run.head_branch is not None:
             branch = store.read(branches.load, run.head_branch)
             used.append(store.read(datasets.by_id, branch.dataset_id))
-    # Compare by content, because the same questions may have been uploaded under another name.
-    for row in used:
-        if row.sha256 == dataset.sha256:
-            raise _evaluated_on(dataset.name, config.exp_id)
+    # Compare texts, because the same questions may have been uploaded under another name.
+    mine = _questions(store, dataset)
+    tests = [_questions(store, row) for row in {row.id: row for row in used}.values()]
+    if n := len(mine.intersection(set[str]().union(*tests))):
+        some = f"{n} of the {count(len(mine), 'question')} of "
+        raise _evaluated_on(f"{some if n < len(mine) else ''}{dataset.name}", config.exp_id)
+
+
+def _questions(store: Store, dataset: DatasetRow) -> set[str]:
+    asked = store.read(arms.question_texts, store.read(datasets.sample_ids, dataset.id))
+    return {folded(text) for text in asked.values()}
 
 
 def _practised(store: Store, branch_id: int, dataset: DatasetRow) -> frozenset[int]:

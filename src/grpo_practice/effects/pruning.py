@@ -144,7 +144,7 @@ def _measured(store: Store, found: LibraryRef) -> Measurement:
     if name is None:
         raise ConfigError(
             f"the effects of the experiences of {library} ({found.run}) are not measured",
-            hint=f"grpo-practice experiences effect --run {library}",
+            hint=f"grpo-practice experiences effect --run {library} --dataset NAME",
         )
     measured = measurement(store, name)
     if not measured.enough or all(one.effect is None for one in measured.experiences):
@@ -152,7 +152,8 @@ def _measured(store: Store, found: LibraryRef) -> Measurement:
             f"{name} has too few questions to say which experience does harm:"
             f" {count(measured.questions, 'question')}, and {FEWEST} are needed",
             hint="use more questions or a larger -k:"
-            f" grpo-practice experiences effect --run {library}",
+            f" grpo-practice experiences effect --run {library}"
+            f" --dataset {quote(measured.dataset)}",
         )
     return measured
 

@@ -146,7 +146,9 @@ class _TestSet:
         tests, n = self.branch.tests, len(asked)
         k = max((k for _, k in asked), default=tests.k)
         options = "" if self.dataset else f" --dataset {shlex.quote(known.dataset)}"
-        options += f" -k {k}" if k != tests.k else ""
+        # Another experiment's number of attempts is no reason to play that many here.
+        own = self.store.read(runs.get, known.run).exp_id == self.exp_id
+        options += f" -k {k}" if own and k != tests.k else ""
         # If an evaluation has fewer questions than the dataset has now, it asked the first of them.
         return options + (f" --limit {n}" if tests.limit == n < len(self.attempts) else "")
 

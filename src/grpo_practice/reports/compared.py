@@ -30,6 +30,8 @@ from grpo_practice.verify import READ_NO_ANSWER
 
 MOST_TIMES = 4
 """Maximum number of rollouts per question and evaluation whose answers are shown."""
+NAMES = frozenset({"agent.agent.name", "evaluation.agent.agent.name"})
+"""Keys of the agent's name, which no model reads."""
 SHOWN = 60
 """Maximum number of characters shown from a value that differs between two arms."""
 
@@ -225,6 +227,8 @@ def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:
         notes.append(apart)
     was, now = (agent_of(side.branch.identity) for side in (baseline, other))
     for change in diff(was, now):
+        if change.key in NAMES:
+            continue
         values = str(change.was), str(change.now)
         if change.key == INSTRUCTIONS and any(map(block_sha, values)):
             # An exported agent's instructions include its library; compare only the rest.

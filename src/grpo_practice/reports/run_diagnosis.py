@@ -273,7 +273,7 @@ def _texts(run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
     quarantined = f"grpo-practice experiences list --quarantined --run {quote(run.name)}"
     kinds: list[tuple[str, Mapping[Any, int], str | None]] = [
         ("quarantined", sums.quarantined, quarantined),
-        ("refused", refused, None),
+        ("refused proposals", refused, None),
     ]
     for kind, rules, command in kinds:
         n, named = (
@@ -283,7 +283,8 @@ def _texts(run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
         yield counted(
             kind,
             (n, sums.proposals),
-            f"{_share(n, sums.proposals)} proposals were {kind}" + (f": {named}" if named else ""),
+            f"{_share(n, sums.proposals)} proposals were {kind.split()[0]}"
+            + (f": {named}" if named else ""),
             "review the texts and the reason for each" if command else "see docs/learning.md",
             command,
             sums.proposals >= FEW and n > TENTH * sums.proposals,

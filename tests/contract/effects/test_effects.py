@@ -174,7 +174,7 @@ async def test_after_a_stop_only_what_was_in_flight_is_asked(
 
 async def test_questions_practised_on_or_not_to_be_scored_are_left_out(project: Measured) -> None:
     odd = {"question": "Which one?", "answer": None}
-    project.upload("mixed", 6, 12 + HELD, odd)  # 6 of practice, 12 of the test set, new ones
+    project.upload("mixed", 24, 24 + HELD, *questions(12)[6:], odd)  # new ones, 6 of practice
     report = await project.measure(dataset="mixed", k=2)
     assert (report.found.left_out, report.found.questions) == (7, HELD)
     assert len(report.measured.questions) == HELD
@@ -193,10 +193,12 @@ async def test_questions_practised_on_or_not_to_be_scored_are_left_out(project: 
 
 async def test_what_cannot_be_measured_is_refused(project: Measured) -> None:
     project.upload("copy", 12, 24)
+    project.upload("part", 20, 40)
     cases: list[tuple[dict[str, Any], str]] = [
         *(({"k": k}, f"-k {k} is not a positive even number") for k in (7, 0, -2, 1)),
         ({"dataset": "test"}, "toy is evaluated on test, so a library pruned"),
         ({"dataset": "copy"}, "toy is evaluated on copy"),
+        ({"dataset": "part"}, "toy is evaluated on 4 of the 20 questions of part"),
         ({"dataset": "train"}, "practised on all questions of train"),
         ({"dataset": None}, r"no practice.select_dataset, and no other"),
         ({"library": "nobody"}, "there is no run 'nobody'"),
