@@ -129,9 +129,9 @@ def test_a_tool_has_no_cache_that_could_be_unknown(demo: Gp) -> None:
 def test_a_run_that_is_not_complete_says_what_goes_on_with_it(demo: Gp) -> None:
     change("UPDATE invocations SET command = 'grpo-practice eval --limit 2 --pilot=1 -c x.yaml'")
     change("UPDATE runs SET status = 'paused' WHERE run_id = 'demo/eval'")
-    shown = demo("runs", "show", "demo/eval").out
-    assert shown.splitlines()[-1] == "next: grpo-practice rollouts list demo/eval --failed"
-    assert shown.count("rollouts list") == 1
+    said = demo("runs", "show", "demo/eval").out
+    assert said.splitlines()[-1] == "next: grpo-practice rollouts list demo/eval --failed"
+    assert said.count("rollouts list") == 1
     change("UPDATE steps SET status = 'open' WHERE step = 4")
     shown = demo("runs", "show", "demo/eval").out.splitlines()
     assert shown[-1] == "next: grpo-practice eval -c x.yaml"
