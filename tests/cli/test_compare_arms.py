@@ -1,4 +1,4 @@
-"""The sentence of a comparison at the limits of what it says."""
+"""The result of a comparison in words, at the limits of what it says."""
 
 from dataclasses import replace
 
@@ -17,7 +17,8 @@ def test_a_p_is_told_on_its_side_of_the_limit(demo: Gp) -> None:
         0.04996: "p .04996",
         0.9: "p .900",
     }.items():
-        assert f", {told}) on" in report.sentence(replace(report.contrasts[0], p_adjusted=p))
+        found = report.conclusion(replace(report.contrasts[0], p_adjusted=p))
+        assert found.lines["difference"].endswith(f", {told})")
 
 
 def test_few_questions_with_a_mean_near_its_end_are_told(demo: Gp) -> None:
@@ -29,5 +30,5 @@ def test_few_questions_with_a_mean_near_its_end_are_told(demo: Gp) -> None:
             found = replace(
                 contrast.difference, questions=rows, effective_clusters=float(questions)
             )
-            sentence = report.sentence(replace(contrast, difference=found, new=None))
-            assert ("a mean outside .1 to .9" in sentence) == said, sentence
+            lines = report.conclusion(replace(contrast, difference=found, new=None)).lines
+            assert ("caution" in lines) == said, lines

@@ -265,8 +265,8 @@ def test_a_practice_report_shows_steps_before_and_after_and_the_library(
     show_practice(PRACTICE)
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split() for line in lines]
-    assert " ".join(rows[2]) == "0 0 0.500 9 of 10 3 of 2 12 L7 closed"
-    assert " ".join(rows[3]).startswith("1 0 0.500 9 of 10 3 of 2 12 L8 closed 0.875")
+    assert " ".join(rows[5]) == "0 0 0.500 9 of 10 3 of 2 12 L7 closed"
+    assert " ".join(rows[6]).startswith("1 0 0.500 9 of 10 3 of 2 12 L8 closed 0.875")
     text = "\n".join(lines)
     assert "before  0.750   95 % interval" in text
     assert "after   0.875   95 % interval" in text

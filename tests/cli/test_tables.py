@@ -24,7 +24,8 @@ WORDS |= {"status", "score"}
 def test_no_word_of_the_steps_is_cut_and_no_row_is_wrapped(demo: Gp, columns: int) -> None:
     for words in (("practice",), ("runs", "show", "demo")):
         lines = demo(*words, "--db", "grpo-practice.db").out.splitlines()
-        first = next(i for i, line in enumerate(lines) if line.startswith(("step", "    ")))
+        step = next(i for i, line in enumerate(lines) if line.startswith("step"))
+        first = max(i for i, line in enumerate(lines[:step]) if not line) + 1
         rows = [line for line in lines[first:] if line[:4].strip().isdigit()]
         assert [row.split()[0] for row in rows] == ["0", "1", "2", "3"]
         header = lines[first : lines.index(rows[0])]

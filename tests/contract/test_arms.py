@@ -44,8 +44,8 @@ def test_arms_end_in_how_they_compare(demo: Gp) -> None:
     before = asked()
     ran = demo(*ALL)
     assert ran.code == 0, ran.err
-    titles = [line for line in ran.out.splitlines() if line.startswith("full minus ")]
-    assert titles == [f"full minus {arm}" for arm in ("none", "aa", "direct", "filler")]
+    titles = [line for line in ran.out.splitlines() if line.startswith("full compared with ")]
+    assert titles == [f"full compared with {arm}" for arm in ("none", "aa", "direct", "filler")]
     assert "already complete, and not played again: demo/eval, demo/ev" in ran.err
     assert asked() - before == 3 * 80 + 1
     assert demo(*next_words(ran.out)).code == 0

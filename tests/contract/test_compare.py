@@ -1,4 +1,4 @@
-"""`runs compare`: from stored runs to a sentence, and what it refuses."""
+"""`runs compare`: from stored runs to a verdict, and what it refuses."""
 
 import json
 import re
@@ -27,12 +27,11 @@ def document(gp: Gp, *words: str) -> dict[str, Any]:
 def test_a_practice_run_stands_for_the_evaluation_of_its_last_library(demo: Gp) -> None:
     ran = demo("runs", "compare", "demo/eval", "demo")
     assert ran.code == 0, ran.err
-    sentence = next(line for line in ran.out.splitlines() if "better by" in line)
     assert re.search(
-        r"better by \d+\.\d points \(95 % interval \d+\.\d to \d+\.\d, p .+\) on 40 new questions"
-        " \u00d7 2",
-        sentence,
-    ), sentence
+        r"\nBetter\n  difference +\+\d+\.\d points \(95 % interval \+\d+\.\d to \+\d+\.\d, p .+\)\n"
+        "  questions +40 new, 2 attempts each\n",
+        ran.out,
+    ), ran.out
     assert "simulated: says nothing about a real model" in ran.out
     found = document(demo, "demo/eval", "demo")
     last = demo("runs", "show", "demo", "--json").document["steps"][-1]["library"]
@@ -68,9 +67,13 @@ def test_the_other_way_round_it_is_worse_by_the_same(demo: Gp) -> None:
     (one,), (other,) = there["contrasts"], back["contrasts"]
     assert (one["verdict"], other["verdict"]) == ("better", "worse")
     assert one["difference"]["mean"] == -other["difference"]["mean"]
-    ends = re.search(r"by (.+? points \(95 % interval .+?),", there["sentences"][0])
-    assert ends
-    assert f"worse by {ends[1]}," in back["sentences"][0]
+    (better,), (worse,) = there["conclusions"], back["conclusions"]
+    assert (better["headline"], worse["headline"]) == ("Better", "Worse")
+    signs = str.maketrans("+-", "-+")
+    said, p = better["lines"]["difference"].split(", ")
+    low, high = re.findall(r"([+-]\S+)", said)[1:]
+    turned = said.replace(f"{low} to {high}", f"{high} to {low}").translate(signs)
+    assert worse["lines"]["difference"] == f"{turned}, {p}"
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("better", 0), ("worse", 1)])
@@ -107,8 +110,8 @@ def test_what_failed_is_no_zero_and_may_leave_no_verdict(demo: Gp) -> None:
     worst, best = (contrast["difference"][case]["mean"] for case in ("worst", "best"))
     assert worst < contrast["difference"]["mean"] < best
     ran = demo("runs", "compare", "demo/eval", "demo")
-    assert "no verdict: +" in ran.out
-    assert "but 40 rollouts without a reward could overturn it" in ran.out
+    assert "\nNot enough scored answers to tell\n" in ran.out
+    assert "40 answers; counted as wrong or right, the difference is" in ran.out
 
 
 def test_questions_that_were_practised_are_told_apart(demo: Gp) -> None:
@@ -123,10 +126,10 @@ def test_questions_that_were_practised_are_told_apart(demo: Gp) -> None:
         demo(*words, "--agent", agent).document["run"] for agent in ("agent.yaml", "enhanced.yaml")
     )
     compared = document(demo, one, two)
-    (contrast,), (sentence,) = compared["contrasts"], compared["sentences"]
+    (contrast,), (found,) = compared["contrasts"], compared["conclusions"]
     assert contrast["known"] == 4
     assert contrast["new"]["n"] == 20
-    assert "on 20 new questions" in sentence or "find" in sentence
+    assert found["lines"]["questions"].startswith("20 new")
     ran = demo("runs", "compare", one, two)
     assert "used in practice or to choose a library: 4 questions; on all 24: " in ran.out
 
@@ -167,25 +170,28 @@ def test_answers_are_shown_where_they_are_asked_for(demo: Gp) -> None:
     assert document(demo, "demo/eval", "demo")["answers"] == {}
 
 
-def test_the_sentence_stands_where_people_look(demo: Gp) -> None:
+def test_the_verdict_stands_where_people_look(demo: Gp) -> None:
     compared = document(demo, "demo/eval", "demo")
-    (contrast,), (found,) = compared["contrasts"], compared["sentences"]
+    (contrast,), (found,) = compared["contrasts"], compared["conclusions"]
+    told = f"\nBetter\n  difference                {found['lines']['difference']}\n"
     for name in ("demo", contrast["arm"]):
-        assert f"gain: {found}" in demo("runs", "show", name).out
-    assert "gain: " not in demo("runs", "show", "demo/eval").out
-    assert demo("runs", "show", "demo", "--json").document["difference"] == found
+        assert told in demo("runs", "show", name).out
+    assert "Better" not in demo("runs", "show", "demo/eval").out
+    assert demo("runs", "show", "demo", "--json").document["conclusion"] == found
     again = demo("practice", "--config", "practice.yaml", "--json")
-    assert again.document["difference"] == found
+    assert again.document["conclusion"] == found
     assert demo("export-agent", "--run", "demo", "-o", "a.yaml").code == 0
-    assert f"# with the library: {found}" in Path("a.yaml").read_text()
+    assert (
+        f"# with the library: Better, {found['lines']['difference']}" in Path("a.yaml").read_text()
+    )
     ran = demo("eval", "--run", "demo", "--agent", "a.yaml", "--json")
-    assert ran.document["difference"] == found
-    assert re.search(r"gain +better by", demo("eval").out)
+    assert ran.document["conclusion"] == found
+    assert told in demo("eval").out
     for pair in (("demo/eval", ran.document["run"]), (ran.document["run"], "demo/eval")):
         (contrast,) = document(demo, *pair)["contrasts"]
         assert not any("instructions" in note for note in contrast["notes"])
     assert demo("runs", "delete", "demo/eval", "--yes").code == 0
-    assert demo("runs", "show", "demo", "--json").document["difference"] is None
+    assert demo("runs", "show", "demo", "--json").document["conclusion"] is None
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ def test_a_library_of_an_earlier_branch_has_practised_on_its_own_questions(demo:
     (contrast,) = compared["contrasts"]
     library = contrast["arm"]
     assert contrast["known"] == 40
-    all_of_them = "on 40 questions \u00d7 2, all of them practised on or used to select a library"
-    assert all_of_them in compared["sentences"][0]
+    all_of_them = "40, 2 attempts each, all of them practised on or used to select a library"
+    assert compared["conclusions"][0]["lines"]["questions"] == all_of_them
     practise(demo, "anew", "practice", "--restart-step", "0")
     assert document(demo, "anew/eval", library)["contrasts"][0]["known"] == 40
 
@@ -125,7 +125,8 @@ def test_what_failed_takes_neither_cost_nor_tokens_from_an_answer(demo: Gp) -> N
     )
     found = document(demo, *PAIR)
     assert [arm["cost_usd_per_answer"] for arm in found["arms"]] == [0.005, 0.002]
-    assert "; an answer costs 60 % less" in found["sentences"][0]
+    (said,) = found["conclusions"]
+    assert said["lines"]["an answer costs"] == "$0.005000 before, $0.002000 after (60 % less)"
     assert "$0.005000" in demo("runs", "compare", *PAIR).out
 
 
@@ -144,13 +145,15 @@ def test_practice_costs_nothing_where_no_library_is_played(demo: Gp) -> None:
     change("UPDATE call_sums SET cost_micro = 1000000, priced = 1 WHERE stage = 'merge'")
     found = document(demo, *PAIR)
     assert found["practice_cost_usd"] > 0
-    assert f"practice cost ${found['practice_cost_usd']:.2f}" in found["sentences"][0]
+    lines = found["conclusions"][0]["lines"]
+    assert lines["the practice cost"] == f"${found['practice_cost_usd']:.2f}"
     merges = round(found["practice_cost_usd"])
     change("UPDATE call_sums SET cost_micro = 1000 WHERE stage = 'merge'")
-    assert f"practice cost $0.00{merges}000" in document(demo, *PAIR)["sentences"][0]
+    lines = document(demo, *PAIR)["conclusions"][0]["lines"]
+    assert lines["the practice cost"] == f"$0.00{merges}000"
     found = document(demo, "demo", "demo/eval")
     assert found["practice_cost_usd"] is None
-    assert "practice cost" not in found["sentences"][0]
+    assert "the practice cost" not in found["conclusions"][0]["lines"]
 
 
 def test_pass_at_k_has_its_interval(demo: Gp) -> None:

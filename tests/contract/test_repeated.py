@@ -1,6 +1,5 @@
 """Comparisons on the same questions are counted, whichever command shows them."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,10 @@ def arms(gp: Gp, names: str, k: int, *words: str) -> None:
 
 
 def contrast_of(gp: Gp, *names: str) -> dict[str, Any]:
-    """The first contrast of the runs, with its sentence."""
+    """The first contrast of the runs, with its result in words."""
     compared = document(gp, *names)
     found: dict[str, Any] = compared["contrasts"][0]
-    return found | {"sentence": compared["sentences"][0]}
+    return found | {"conclusion": compared["conclusions"][0]}
 
 
 def edited(gp: Gp, text: str) -> tuple[str, str]:
@@ -37,29 +36,30 @@ def test_all_libraries_of_one_practice_are_the_first_comparison(demo: Gp) -> Non
     found = contrast_of(demo, *PAIR)
     assert found["look"]["number"] == 1
     assert found["p_adjusted"] == pytest.approx(found["difference"]["p"] / 0.8)
-    assert "comparison on these questions" not in found["sentence"]
+    assert found["conclusion"]["lines"]["looks at these questions"] == "1"
 
 
 @pytest.mark.long
 def test_more_rollouts_are_another_comparison_and_printing_is_none(demo: Gp) -> None:
-    for k, number, word in ((4, 2, "second"), (6, 3, "third")):
+    for k, number in ((4, 2), (6, 3)):
         arms(demo, "none,full", k)
         found = contrast_of(demo, *PAIR)
         assert found["look"]["number"] == number
-        assert f"\u00d7 {k}, the {word} comparison on these questions" in found["sentence"]
+        lines = found["conclusion"]["lines"]
+        assert lines["questions"] == f"40 new, {k} attempts each"
+        assert lines["looks at these questions"].startswith(f"{number}; each one more makes")
         share = 0.2 / (number * (number - 1))
         assert found["p_adjusted"] == pytest.approx(min(found["difference"]["p"] / share, 1))
         assert contrast_of(demo, *PAIR) == found
         arms(demo, "none,full", k)  # complete: nothing is asked
         assert contrast_of(demo, *PAIR) == found
-    sentence = found["sentence"]
     again = demo("eval", "--arms", "none,full", "--run", "demo", "--json").document
-    assert again["sentences"] == [re.sub("; practice cost.*", "", sentence)]
+    for label in ("difference", "looks at these questions"):
+        assert again["conclusions"][0]["lines"][label] == found["conclusion"]["lines"][label]
     for shown in ("demo", found["arm"]):
-        assert demo("runs", "show", shown, "--json").document["difference"] == sentence
-    ran = demo("report", "demo")
-    assert "the third comparison on these questions" in ran.err
-    assert "the third comparison on these questions" in Path("report.html").read_text("utf-8")
+        assert demo("runs", "show", shown, "--json").document["conclusion"] == found["conclusion"]
+    assert demo("report", "demo").code == 0
+    assert "3; each one more makes" in Path("report.html").read_text("utf-8")
 
 
 @pytest.mark.long
@@ -69,7 +69,7 @@ def test_each_edited_library_is_another_comparison_and_keeps_its_number(demo: Gp
     assert found["look"]["number"] == 2
     _, second = edited(demo, "name them first.")
     assert contrast_of(demo, "demo/eval", second)["look"]["number"] == 3
-    assert contrast_of(demo, "demo/eval", first)["sentence"] == found["sentence"]
+    assert contrast_of(demo, "demo/eval", first)["conclusion"] == found["conclusion"]
     assert contrast_of(demo, *PAIR)["look"]["number"] == 1
 
 

@@ -31,7 +31,7 @@ from grpo_practice.cli.terminal.formatting import (
     say_next,
     tokens,
 )
-from grpo_practice.cli.terminal.tables import GAP, facts, in_parts, room, table
+from grpo_practice.cli.terminal.tables import GAP, facts, in_parts, room, show_conclusion, table
 from grpo_practice.core.findings import noteworthy
 from grpo_practice.core.text import brief
 
@@ -223,6 +223,9 @@ def _show(report: "RunReport") -> None:
     run, health, traffic = report.run, report.health, report.traffic
     practice = run.kind == "practice"
     say(f"{run.name}{' (simulated)' if run.simulated else ''}", style="bold")
+    if report.conclusion:
+        show_conclusion(report.conclusion)
+        say("")
     branches = [b.text for b in report.branches]
     passed = ""
     if traffic is not None:
@@ -249,7 +252,8 @@ def _show(report: "RunReport") -> None:
             ("trained", report.trained.recipe if report.trained else ""),
         ]
     )
-    if practice:
+    if practice and report.steps:
+        say("")
         show_steps(report.steps, {})
     if report.trained is not None:
         show_trained(report.steps, report.trained)
@@ -265,8 +269,6 @@ def _show(report: "RunReport") -> None:
     for name, score in report.scores.items():
         if score.questions_unscorable:
             say(f"  {name}: {unscorable_count(score)}")
-    if report.difference:
-        say(f"gain: {report.difference}")
     _show_costs(report.costs)
     command = f"{PROGRAM} rollouts list {shlex.quote(run.name)}"
     command += " --failed" if run.kind == "eval" else ""

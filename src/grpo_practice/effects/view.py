@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from grpo_practice.cli.terminal.formatting import count, note, say, say_next
 from grpo_practice.cli.terminal.tables import GAP, facts, room, table
 from grpo_practice.core.text import brief
-from grpo_practice.reports.comparison import points
+from grpo_practice.reports.conclusion import points
 
 if TYPE_CHECKING:
     from grpo_practice.effects.pruning import PruneReport

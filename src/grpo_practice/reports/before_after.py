@@ -6,7 +6,8 @@ from functools import partial
 from typing import Literal
 
 from grpo_practice.core.types import Library
-from grpo_practice.reports.compared import sentence_of
+from grpo_practice.reports.compared import conclusion_of
+from grpo_practice.reports.conclusion import Conclusion
 from grpo_practice.reports.known_scores import KnownScore, is_dataset, known_score
 from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.identity import instructions_of, prompt_sha
@@ -33,8 +34,8 @@ class BeforeAfter:
     """Whether the test questions are known."""
     restart: str = ""
     """Option that restarts the evaluation of this name if it measured something else, or empty."""
-    difference: str | None = None
-    """Sentence about the difference between the two scores; None if either is missing."""
+    conclusion: Conclusion | None = None
+    """Difference between the two scores in words; None if either is missing."""
     learnt: bool = True
     """Whether the library holds any experience."""
     options: str = ""
@@ -82,7 +83,7 @@ def before_after(store: Store, branch_id: int, run: str, library: Library) -> Be
         run,
         was,
         is_,
-        difference=sentence_of(store, was.run, is_.run) if was and is_ else None,
+        conclusion=conclusion_of(store, was.run, is_.run) if was and is_ else None,
         tested=bool(test.dataset or known),
         restart=test.restart(),
         learnt=bool(library),

@@ -19,6 +19,7 @@ from grpo_practice.core.stats.paired import (
 )
 from grpo_practice.core.text import folded, unlike
 from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast, judged_of
+from grpo_practice.reports.conclusion import DETECT, Conclusion
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.identity import INSTRUCTIONS, agent_of, diff, verify_of
@@ -50,7 +51,7 @@ def compare_evaluations(
     store: Store,
     named: Mapping[str, str] | Sequence[str],
     *,
-    detect: float = 0.05,
+    detect: float = DETECT,
     required: Verdict | None = None,
     answers: int | None = 0,
     contrasts: Sequence[tuple[str, str]] | None = None,
@@ -63,7 +64,7 @@ def compare_evaluations(
         detect: Difference, as a share, for which the needed number of questions is computed.
         required: Verdict that each contrast must have, if any.
         answers: Number of questions per contrast whose answers are returned, largest change first;
-            None omits answers and notes, for callers that need only the sentence.
+            None omits answers and notes, for callers that need only the conclusion.
         contrasts: Pairs of names; each contrast is the second minus the first. None compares every
             other evaluation with the first.
 
@@ -117,24 +118,23 @@ def compare_evaluations(
     )
 
 
-def sentence_of(store: Store, before: str, after: str) -> str | None:
+def conclusion_of(store: Store, before: str, after: str) -> Conclusion | None:
     """Return the difference between two evaluations in words; None if they are not comparable."""
     if before == after:  # the run has learnt nothing
         return None
     try:
-        report = compare_evaluations(store, [before, after], answers=None)
+        return compare_evaluations(store, [before, after], answers=None).conclusions[0]
     except ConfigError:
         return None
-    return report.sentence(report.contrasts[0])
 
 
-def gain_of(store: Store, evaluation: str, exp_id: str) -> str | None:
-    """Return a sentence about the difference between an evaluation of EXP and `EXP/eval`.
+def gain_of(store: Store, evaluation: str, exp_id: str) -> Conclusion | None:
+    """Return the difference between an evaluation of EXP and `EXP/eval` in words.
 
     Return None unless both are complete and comparable.
     """
     ends = (eval_name(exp_id), evaluation)
-    return sentence_of(store, *ends) if all(known_score(store, run) for run in ends) else None
+    return conclusion_of(store, *ends) if all(known_score(store, run) for run in ends) else None
 
 
 def _side(store: Store, named: str, name: str) -> _Side:

@@ -8,11 +8,20 @@ from typing import ClassVar
 from typing_extensions import override
 
 from grpo_practice.core.stats import Score
-from grpo_practice.core.stats.paired import ALPHA, FEWEST, Difference, Look, Moved, Verdict
+from grpo_practice.core.stats.paired import FEWEST, Difference, Look, Moved, Verdict
 from grpo_practice.core.stats.power import Noise, detectable, questions_to_find
 from grpo_practice.core.stats.scores import mean
-from grpo_practice.core.text import count, ordinal
+from grpo_practice.core.text import count
 from grpo_practice.reports.base import Report, number
+from grpo_practice.reports.conclusion import (
+    DETECT,
+    Conclusion,
+    change,
+    headline,
+    p_value,
+    points,
+    spread,
+)
 from grpo_practice.reports.learning_cost import LearningCost
 from grpo_practice.store.queries.arms import ArmTotals
 from grpo_practice.store.queries.rollout_list import RolloutRow
@@ -26,10 +35,10 @@ CANNOT_SAY = (
 MANY = 100
 """Number of question clusters from which p values are valid for any mean."""
 SKEWED = (
-    "with fewer than 100 questions and a mean outside .1 to .9, false verdicts are likelier than p"
+    "with fewer than 100 questions and a score outside .1 to .9, false verdicts are likelier than p"
     " implies"
 )
-"""Warning appended to a verdict; `make proof` measures the error rate that justifies it."""
+"""Warning beside a verdict; `make proof` measures the error rate that justifies it."""
 MOST_MOVED = 10
 """Maximum number of questions shown for a contrast, largest change first."""
 
@@ -166,37 +175,13 @@ class Contrast:
         )
 
 
-def _change(verb: str, ratio: float, unit: str) -> list[str]:
-    """Return how much the cost or tokens per answer changed; [] for less than 1 %."""
-    if ratio >= 2:
-        return [f"an answer {verb} {ratio:.1f} times the {unit or 'money'}"]
-    percent = round(100 * (ratio - 1))
-    less = "fewer" if unit else "less"
-    more = f"{abs(percent)} % {'more' if percent > 0 else less}"
-    return [f"an answer {verb} {more}" + (f" {unit}" if unit else "")] if percent else []
-
-
-def _p(value: float) -> str:
-    """Format a p value as `p .007`, with more digits if rounding would cross the threshold."""
-    if value < 0.0005:
-        return "p < .001"
-    told = (f"{value:.{digits}f}" for digits in range(3, 17))
-    side = value < ALPHA
-    return f"p {next((p for p in told if (float(p) < ALPHA) == side), value)}".replace("0.", ".", 1)
-
-
-def points(value: float, *, signed: bool = False) -> str:
-    """Format a share in percentage points: `8.1`; signed, `+8.1` or `-3.1`."""
-    return f"{100 * value:{'+' if signed else ''}.1f}"
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class ComparisonReport(Report):
     """A comparison of runs with a baseline."""
 
     schema: ClassVar = "grpo-practice.compare/1"
     in_document: ClassVar = (
-        *("simulated", "arms", "contrasts", "sentences", "questions_for_detect", "detect"),
+        *("simulated", "arms", "contrasts", "conclusions", "questions_for_detect", "detect"),
         *("texts", "answers", "practice_cost_micro", "learning", "cannot_say"),
     )
 
@@ -208,7 +193,7 @@ class ComparisonReport(Report):
     """Sample → its question."""
     practice_cost_micro: int | None = None
     """Cost of the practice that produced the last arm; None if unknown or without practice."""
-    detect: float = 0.05
+    detect: float = DETECT
     """Difference for which the needed number of questions is computed."""
     simulated: bool = False
     by_arm: bool = False
@@ -227,9 +212,9 @@ class ComparisonReport(Report):
         return 0 if self.required else 1
 
     @property
-    def sentences(self) -> list[str]:
-        """Result of each contrast in a sentence."""
-        return [self.sentence(contrast) for contrast in self.contrasts]
+    def conclusions(self) -> list[Conclusion]:
+        """Result of each contrast in words."""
+        return [self.conclusion(contrast) for contrast in self.contrasts]
 
     @property
     def questions_for_detect(self) -> list[int | None]:
@@ -254,8 +239,8 @@ class ComparisonReport(Report):
         return f"grpo-practice rollouts list {quote(b)} --against {quote(a)}"
 
     def title(self, contrast: Contrast) -> str:
-        """Return the title of a contrast, such as `full minus none`."""
-        return f"{self.name_of(contrast.arm)} minus {self.name_of(contrast.baseline)}"
+        """Return the title of a contrast, such as `full compared with none`."""
+        return f"{self.name_of(contrast.arm)} compared with {self.name_of(contrast.baseline)}"
 
     def headings(self, contrast: Contrast) -> tuple[str, str]:
         """Return the headings for the two scores of a question."""
@@ -263,80 +248,88 @@ class ComparisonReport(Report):
             return "before", "after"
         return self.name_of(contrast.baseline), self.name_of(contrast.arm)
 
-    def sentence(self, contrast: Contrast) -> str:
-        """Return a sentence with the result of a contrast."""
-        return f"{self._found(contrast)}{self._more(contrast)}"
-
-    def _found(self, contrast: Contrast) -> str:
-        of = contrast.judged
-        size, ends = points(abs(of.mean)), f"{points(of.ci95[0])} to {points(of.ci95[1])}"
-        p = _p(contrast.p_adjusted)
-        asked = f"on {self._asked(contrast)}"
-        if (number := contrast.look.number) > 1:
-            asked += f", the {ordinal(number)} comparison on these questions"
-        match contrast.verdict:
-            case "better" | "worse":
-                # The difference is printed without its sign, so swap the ends and negate them.
-                if contrast.verdict == "worse":
-                    ends = f"{points(-of.ci95[1])} to {points(-of.ci95[0])}"
-                found = f"{contrast.verdict} by {size} points (95 % interval {ends}, {p}) {asked}"
-                return f"{found} ({SKEWED})" if contrast.is_skewed else found
-            case "too few":
-                what = count(len(of.questions), "question")
-                if of.clusters < len(of.questions):
-                    what += f" in families worth {of.effective_clusters:.0f} independent questions"
-                return f"too few questions: {what}, and a verdict needs {FEWEST}"
-            case "missing":
-                return (
-                    f"no verdict: {points(of.mean, signed=True)} points ({ends}), but"
-                    f" {count(of.missing, 'rollout')} without a reward could overturn it"
-                )
-            case "none found":
-                # An interval that excludes 0 seems to contradict this verdict: show the adjusted p.
-                why = f", {p}" if of.p < ALPHA else ""
-                found = f"no difference found: {points(of.mean, signed=True)} points ({ends}{why})"
-                return f"{found} {asked}{self._would_find(contrast)}"
-
-    def _would_find(self, contrast: Contrast) -> str:
-        """Return the smallest detectable difference, and the questions needed for `detect`."""
+    def conclusion(self, contrast: Contrast) -> Conclusion:
+        """Return the result of a contrast: the verdict, and labeled lines that explain it."""
+        of, look = contrast.judged, contrast.look.number
         could, needed = contrast.could_find, contrast.questions_for(self.detect)
-        if could is None or needed is None:
-            return ""
-        wanted = points(self.detect).removesuffix(".0")
-        return (
-            f"; this could find {points(could)};"
-            f" to find {wanted} points: about {needed:,} questions"
-        )
+        difference = f"{points(of.mean, signed=True)} points"
+        if contrast.verdict == "too few":
+            difference += ", without an interval"
+        else:
+            difference += f" (95 % interval {spread(*of.ci95)}, {p_value(contrast.p_adjusted)})"
+        lines = {
+            "difference": difference,
+            "questions": self._asked(contrast),
+            "changed": f"{of.up:,} up, {of.down:,} down, {of.equal:,} equal",
+            "without a score": _without_score(of),
+            "these questions can show": f"differences of {points(could)} points or more"
+            if could
+            else f"nothing: a verdict needs {FEWEST}"
+            if contrast.verdict == "too few"
+            else "unknown: all of them changed alike",
+            f"needed to show {points(self.detect).removesuffix('.0')} points": "unknown"
+            if needed is None
+            else f"about {count(needed, 'question')}",
+            "an answer costs": self._answer_cost(contrast),
+            "the practice cost": self._practice_cost(contrast),
+            "looks at these questions": f"{look}"
+            if look == 1
+            else f"{look}; each one more makes the next verdict harder",
+            "caution": SKEWED
+            if contrast.verdict in ("better", "worse") and contrast.is_skewed
+            else "",
+        }
+        title = headline(contrast.verdict, of.ci95, could, self.detect)
+        return Conclusion(title, {label: text for label, text in lines.items() if text})
 
     def _asked(self, contrast: Contrast) -> str:
-        n, (k_a, k_b) = len(contrast.judged.questions), contrast.k
-        new = " new" if contrast.judged is contrast.new or not contrast.known else ""
-        times = f"{k_a}" if k_a == k_b else f"{k_a} and {k_b}"
-        asked = f"{n:,}{new} {'question' if n == 1 else 'questions'} \u00d7 {times}"
-        if new:
-            return asked
-        which = "all" if contrast.known == n else f"{contrast.known:,}"
-        return f"{asked}, {which} of them practised on or used to select a library"
+        of, (k_a, k_b) = contrast.judged, contrast.k
+        n, new = len(of.questions), contrast.judged is contrast.new or not contrast.known
+        each = f"{k_a} and {count(k_b, 'attempt')}" if k_a != k_b else count(k_a, "attempt")
+        asked = f"{n:,}{' new' if new else ''}, {each} each"
+        if of.clusters < n:
+            asked += f", in families worth {of.effective_clusters:.0f} independent questions"
+        if not new:
+            which = "all" if contrast.known == n else f"{contrast.known:,}"
+            asked += f", {which} of them practised on or used to select a library"
+        arms = {arm.run: arm for arm in self.arms}
+        lost = max(
+            arms[run].score.questions_unscorable for run in (contrast.baseline, contrast.arm)
+        )
+        return f"{asked}; {lost:,} others cannot be scored" if lost else asked
 
-    def _more(self, contrast: Contrast) -> str:
-        """Return the change in cost per answer, and the cost of the practice, if known."""
+    def _answer_cost(self, contrast: Contrast) -> str:
+        """Return the cost of an answer before and after, in dollars or else in tokens."""
         arms = {arm.run: arm for arm in self.arms}
         was, now = arms[contrast.baseline], arms[contrast.arm]
-        parts = []
-        if was.cost_usd_per_answer and now.cost_usd_per_answer:
-            parts += _change("costs", now.cost_usd_per_answer / was.cost_usd_per_answer, "")
-        elif was.tokens_per_answer and now.tokens_per_answer:
-            parts += _change("takes", now.tokens_per_answer / was.tokens_per_answer, "tokens")
-        # Practice produced the last arm, so its cost belongs to the last contrast.
-        if self.practice_cost_micro and contrast is self.contrasts[-1]:
-            cents = self.practice_cost_micro >= 10_000
-            parts.append(f"practice cost ${self.practice_cost_micro / 1e6:,.{2 if cents else 6}f}")
-        return "".join(f"; {part}" for part in parts)
+        before, after = (f"with {name}" for name in self.headings(contrast))
+        if not self.by_arm:
+            before, after = self.headings(contrast)
+        if (a := was.cost_usd_per_answer) and (b := now.cost_usd_per_answer):
+            return f"${a:.6f} {before}, ${b:.6f} {after}{change(b / a, 'less')}"
+        if (a := was.tokens_per_answer) and (b := now.tokens_per_answer):
+            return f"{a:,.0f} tokens {before}, {b:,.0f} {after}{change(b / a, 'fewer')}"
+        return "unknown: no tokens were reported"
+
+    def _practice_cost(self, contrast: Contrast) -> str:
+        """Return the cost of the practice that produced the last arm, for the last contrast."""
+        if not self.practice_cost_micro or contrast is not self.contrasts[-1]:
+            return ""
+        cents = self.practice_cost_micro >= 10_000
+        return f"${self.practice_cost_micro / 1e6:,.{2 if cents else 6}f}"
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return a row for each arm, and the sentence of each contrast."""
-        return [
-            *((self.name_of(arm.run), number(arm.score.mean)) for arm in self.arms),
-            *((self.title(contrast), self.sentence(contrast)) for contrast in self.contrasts),
-        ]
+        """Return a row for each arm, and the verdict of each contrast with its explanation."""
+        rows = [[self.name_of(arm.run), number(arm.score.mean)] for arm in self.arms]
+        for contrast, found in zip(self.contrasts, self.conclusions, strict=True):
+            rows += [[self.title(contrast), found.headline], *map(list, found.lines.items())]
+        return rows
+
+
+def _without_score(of: Difference) -> str:
+    """Return how the difference depends on answers without a score; empty if there are none."""
+    if not (of.missing and of.worst and of.best):
+        return ""
+    ends = spread(of.worst.mean, of.best.mean)
+    return f"{count(of.missing, 'answer')}; counted as wrong or right, the difference is {ends}"

@@ -15,7 +15,7 @@ from grpo_practice.core.stats.paired import FEWEST, Difference, difference
 from grpo_practice.core.text import count
 from grpo_practice.core.types import Experience, Library
 from grpo_practice.reports.base import Report
-from grpo_practice.reports.comparison import points
+from grpo_practice.reports.conclusion import points
 from grpo_practice.store import Store, branches, datasets, libraries
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.queries.arms import part_rollouts

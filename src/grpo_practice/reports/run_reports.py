@@ -19,6 +19,7 @@ from grpo_practice.reports.answer_findings import LIMITS, answer_findings, share
 from grpo_practice.reports.base import Report, export_command, number
 from grpo_practice.reports.before_after import When, before_after
 from grpo_practice.reports.compared import gain_of
+from grpo_practice.reports.conclusion import Conclusion
 from grpo_practice.reports.known_scores import KnownScore, measured
 from grpo_practice.reports.learning_findings import distillation_of, learning_findings
 from grpo_practice.store import Store, datasets, libraries, steps
@@ -90,7 +91,7 @@ class EvalReport(EndReport):
 
     schema: ClassVar = "grpo-practice.eval/1"
     in_document: ClassVar = (
-        *("run", "branch", "simulated", "dataset", "agent", "library", "k", "score", "difference"),
+        *("run", "branch", "simulated", "dataset", "agent", "library", "k", "score", "conclusion"),
         *("by_source", "outcomes", "failures", "truncated_share", "usage", "unpriced", "requests"),
         *("replayed", "seconds", "seconds_per_rollout", "health", "reproducible", "findings"),
     )
@@ -118,8 +119,8 @@ class EvalReport(EndReport):
     seconds_per_rollout: float | None
     """Mean model time, in seconds, per scored rollout."""
     health: Health
-    difference: str | None = None
-    """Sentence about the difference from the agent without experiences, on the same questions."""
+    conclusion: Conclusion | None = None
+    """Difference from the agent without experiences, on the same questions, in words."""
 
     @property
     @override
@@ -173,7 +174,7 @@ def eval_report(
         seconds=invocation.seconds,
         seconds_per_rollout=store.read(scores.seconds_per_rollout, branch),
         health=store.read(run_health.health_of, branch),
-        difference=gain_of(store, branch.run, config.exp_id),
+        conclusion=gain_of(store, branch.run, config.exp_id),
     )
 
 
@@ -184,7 +185,7 @@ class PracticeReport(EndReport):
     schema: ClassVar = "grpo-practice.practice/1"
     in_document: ClassVar = (
         *("run", "branch", "simulated", "steps", "library_shas", "step_cost_micro", "evals"),
-        *("library", "library.experiences", "before", "after", "difference", "measure", "outcomes"),
+        *("library", "library.experiences", "before", "after", "conclusion", "measure", "outcomes"),
         *("failures", "requests", "replayed", "usage", "unpriced", "health", "reproducible"),
         *("seconds", "distillation", "findings", "held"),
     )
@@ -222,8 +223,8 @@ class PracticeReport(EndReport):
     """Number of new texts that are waiting for approval."""
     measure: Mapping[When, str] = field(default_factory=dict)
     """Missing score → the command that measures it."""
-    difference: str | None = None
-    """Sentence about the difference that practice made; None if a score is missing."""
+    conclusion: Conclusion | None = None
+    """Difference that practice made, in words; None if a score is missing."""
 
     @property
     def merge_failed(self) -> list[int]:
@@ -314,5 +315,5 @@ def practice_report(
         health=store.read(run_health.health_of, branch, children=True),
         held=sum(not one.approved for one in store.read(held, branch.id, until=len(rows))),
         measure=known.missing(),
-        difference=known.difference,
+        conclusion=known.conclusion,
     )

@@ -14,6 +14,7 @@ from grpo_practice.core.text import count
 from grpo_practice.reports.answer_findings import LIMIT, LIMITS, answer_findings, voided_by
 from grpo_practice.reports.base import Report, Shown, number
 from grpo_practice.reports.compared import gain_of
+from grpo_practice.reports.conclusion import Conclusion
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.learning_findings import (
     distillation_of,
@@ -61,7 +62,7 @@ class RunReport(Report):
     schema: ClassVar = "grpo-practice.run/1"
     in_document: ClassVar = (
         *("run", "dataset", "model", "verify", "k", "played", "traffic", "branches", "steps"),
-        *("distillation", "findings", "held", "outcomes", "scores", "difference", "costs"),
+        *("distillation", "findings", "held", "outcomes", "scores", "conclusion", "costs"),
         *("trained", "health", "reproducible"),
     )
 
@@ -94,9 +95,9 @@ class RunReport(Report):
     """Model that answers; None if the agent's configuration does not name a model."""
     k: int | None = None
     """Number of rollouts planned for each question."""
-    difference: str | None = None
-    """Sentence about the difference that practice made, or the difference from the experiment's
-    evaluation without a library; None if a score is missing.
+    conclusion: Conclusion | None = None
+    """Difference that practice made, or the difference from the experiment's evaluation without a
+    library, in words; None if a score is missing.
     """
     trained: "TrainedParts | None" = None
     """Updates and checkpoints of a training run."""
@@ -203,7 +204,7 @@ def run_report(store: Store, name: str) -> RunReport:
     ]
     rows = store.read(steps.on_line, branch) if branch else []
     known = {evaluated: known_score(store, evaluated) for evaluated in family}
-    difference = None
+    conclusion = None
     if branch and run.kind == "practice":
         outs = [row.library_out for row in rows if row.library_out]
         library = store.read(libraries.load, outs[-1]) if outs else branch.library
@@ -211,9 +212,9 @@ def run_report(store: Store, name: str) -> RunReport:
 
         learnt = before_after(store, branch.id, name, library)
         known |= {k.run: k for k in (learnt.before, learnt.after) if k}
-        difference = learnt.difference
+        conclusion = learnt.conclusion
     elif known.get(name):
-        difference = gain_of(store, name, run.exp_id)
+        conclusion = gain_of(store, name, run.exp_id)
     trained = None
     if branch and run.kind == "train":
         # Imported here, because it takes 10 ms of each command that shows a run.
@@ -239,6 +240,6 @@ def run_report(store: Store, name: str) -> RunReport:
         store.read(datasets.by_id, branch.dataset_id) if branch and branch.dataset_id else None,
         branch.agent.model if branch else None,
         branch.agent.k if branch else None,
-        difference,
+        conclusion,
         trained,
     )

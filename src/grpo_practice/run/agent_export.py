@@ -127,7 +127,7 @@ def _provenance(
         simulated=run.simulated,
         before=_evidence(known.before),
         after=_evidence(known.after),
-        difference=known.difference,
+        difference=known.conclusion.sentence if known.conclusion else None,
         left_out=left_out,
     )
 

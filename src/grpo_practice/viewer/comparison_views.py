@@ -31,7 +31,7 @@ def compare_page(store: Store, query: Query) -> Page:
         "names": names,
         "report": report,
         "contrast": contrast,
-        "sentence": report.sentence(contrast),
+        "conclusion": report.conclusion(contrast),
         "only": only,
         "rows": shown,
         **links,

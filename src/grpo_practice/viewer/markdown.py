@@ -20,7 +20,7 @@ def markdown(parts: Sequence[Part], made: str) -> str:
     """Return the report on the runs; stored text is escaped, so it cannot act as markup."""
     lines = list[str]()
     if len(parts) > 1:
-        lines += _table(["run", "result"], ([part.story.name, part.answer] for part in parts))
+        lines += _table(["run", "result"], ([part.story.name, part.result] for part in parts))
     for part in parts:
         lines += [f"# {_plain(part.story.name)}", "", *_run(part)]
     return "\n".join([*lines, f"Made by grpo-practice, {made}.", ""])
@@ -29,6 +29,9 @@ def markdown(parts: Sequence[Part], made: str) -> str:
 def _run(part: Part) -> list[str]:
     story = part.story
     lines = [f"**{_plain(part.answer)}**", ""]
+    if story.conclusion:
+        lines += [f"- {label}: {_plain(text)}" for label, text in story.conclusion.lines.items()]
+        lines += [""]
     if story.report.run.simulated:
         lines += ["Simulated: no model was used; this says nothing about a real agent.", ""]
     if story.measure:

@@ -13,7 +13,7 @@ from grpo_practice.core.stages import STAGES
 from grpo_practice.core.stats import Score
 from grpo_practice.core.text import count
 from grpo_practice.reports.base import Report
-from grpo_practice.reports.comparison import points
+from grpo_practice.reports.conclusion import points
 from grpo_practice.reports.effects import ExperienceEffect
 from grpo_practice.reports.stored_runs import StageCost
 from grpo_practice.store.queries.pages import Life
@@ -85,8 +85,8 @@ class Part:
     def answer(self) -> str:
         """Verdict on whether the agent is better; if there is none, the reason or the score."""
         story = self.story
-        if story.sentence:
-            return story.sentence[0].upper() + story.sentence[1:]
+        if story.conclusion:
+            return story.conclusion.headline
         if story.report.run.kind == "practice":
             return NOT_MEASURED
         if self.course is not None:
@@ -95,6 +95,11 @@ class Part:
         if own is None or own.mean is None:
             return "Not complete yet: there is no score."
         return f"Scored {own.mean:.3f}; nothing to compare it with."
+
+    @property
+    def result(self) -> str:
+        """The answer in one line, with the difference."""
+        return self.story.conclusion.sentence if self.story.conclusion else self.answer
 
     @property
     def ranges(self) -> list[ScoreRow]:

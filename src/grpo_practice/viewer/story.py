@@ -11,6 +11,7 @@ from grpo_practice.core.types import Library
 from grpo_practice.reports.before_after import BeforeAfter, before_after
 from grpo_practice.reports.compared import compare_evaluations
 from grpo_practice.reports.comparison import ComparisonReport
+from grpo_practice.reports.conclusion import Conclusion
 from grpo_practice.reports.effects import ExperienceEffect, measurement
 from grpo_practice.reports.experience_reports import EvidenceSummary
 from grpo_practice.reports.known_scores import KnownScore, measured
@@ -98,16 +99,9 @@ class Story:
         return self.report.run.name
 
     @property
-    def verdict(self) -> str:
-        """Verdict on the learning: `better`, `worse`, …; "" without a comparison."""
-        return self.comparison.contrasts[0].verdict if self.comparison else ""
-
-    @property
-    def sentence(self) -> str:
-        """Sentence on the difference and its significance; "" without a comparison."""
-        if self.comparison is None:
-            return ""
-        return self.comparison.sentence(self.comparison.contrasts[0])
+    def conclusion(self) -> Conclusion | None:
+        """Verdict on the run and its explanation; None without a comparison."""
+        return self.comparison.conclusions[0] if self.comparison else None
 
     @property
     def measure(self) -> str | None:

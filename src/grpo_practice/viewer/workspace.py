@@ -71,7 +71,7 @@ class Pages(Core):
         text = markdown(parts, when(made)) if format == "md" else html(parts, self.path.name, made)
         if path is not None:
             write_file(path, text, force=force)
-        answers = [part.answer for part in parts]
+        answers = [part.result for part in parts]
         return SavedReport(names, format, text, path, answers, _next(stories[0]))
 
     def view(

@@ -148,7 +148,7 @@ def test_a_library_that_has_room_for_fewer(measurable: Gp) -> None:
     assert document["next"] == f"grpo-practice eval --run demo --arms none,full,{made}"
     compared = measurable(*next_words(ran.out))
     assert compared.code == 0, compared.err
-    assert f"full minus {made}" in compared.out
+    assert f"full compared with {made}" in compared.out
     assert Workspace(DB).experiences("demo").library.id == last.id
     assert measurable("db", "check").code == 0
     assert measurable("export-agent", "--run", made, "-o", "-", "--format", "md").code == 0

@@ -13,7 +13,7 @@ def test_a_page_is_written_and_its_size_is_said(demo: Gp) -> None:
     ran = demo("report")
     assert ran.code == 0
     assert ran.out == ""
-    assert "Better by " in ran.err
+    assert ran.err.startswith("Better, +")
     assert "wrote report.html (" in ran.err
     assert " KB)" in ran.err
     assert "next: grpo-practice export-agent --run demo" in ran.err
@@ -32,7 +32,7 @@ def test_it_replaces_nothing_unless_it_is_told_to(demo: Gp) -> None:
 
 def test_markdown_for_a_pull_request(demo: Gp) -> None:
     ran = demo("report", "demo", "--format", "md", "-o", "-")
-    assert ran.out.startswith("# demo\n\n**Better by ")
+    assert ran.out.startswith("# demo\n\n**Better**\n\n- difference: ")
     assert demo("report", "demo", "-o", "a.md").code == 0
     assert Path("a.md").read_text("utf-8").startswith("# demo\n")
 
@@ -102,7 +102,7 @@ def test_what_an_evaluation_of_a_library_is_compared_with(demo: Gp) -> None:
     runs = demo("runs", "list", "--json").document["runs"]
     name = next(run["name"] for run in runs if run["name"].startswith("demo/eval/L"))
     ran = demo("report", name, "-o", "-", "--format", "md")
-    assert "better by" in ran.out.lower()
+    assert "**Better**" in ran.out
     assert "| demo/eval |" in ran.out
 
 

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from grpo_practice.core.stats.distributions import beta_below, beta_point, t_beyond, t_point
+from grpo_practice.core.stats.distributions import (
+    beta_below,
+    beta_point,
+    shifted_t_below,
+    t_beyond,
+    t_point,
+)
 from tests.late import Late
 
 if TYPE_CHECKING:
@@ -46,3 +52,13 @@ def test_beta_is_that_of_scipy_everywhere() -> None:
         below = float(special.betainc(a, b, x))
         assert beta_below(x, a, b) == pytest.approx(below, rel=1e-11, abs=1e-300)
     assert [beta_below(x, 2.0, 3.0) for x in (0.0, 1.0)] == [0, 1]
+
+
+@pytest.mark.parametrize("df", [9, 40, 3_000])
+@pytest.mark.parametrize("t", [-2.0, 2.3, 7.9])
+def test_noncentral_t_is_that_of_scipy(df: int, t: float) -> None:
+    for shift in (0.0, 2.9, 8.0):
+        below, slope = shifted_t_below(t, df, shift)
+        assert below == pytest.approx(float(special.nctdtr(df, shift, t)), abs=1e-9)
+        more, _ = shifted_t_below(t, df, shift + 1e-5)
+        assert slope == pytest.approx((more - below) / 1e-5, abs=1e-5)

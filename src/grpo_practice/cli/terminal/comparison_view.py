@@ -11,9 +11,10 @@ from grpo_practice.cli.terminal.formatting import (
     say_next,
 )
 from grpo_practice.cli.terminal.health_view import dollars
-from grpo_practice.cli.terminal.tables import GAP, room, table
+from grpo_practice.cli.terminal.tables import GAP, room, show_conclusion, table
 from grpo_practice.core.text import brief
-from grpo_practice.reports.comparison import MOST_MOVED, points
+from grpo_practice.reports.comparison import MOST_MOVED
+from grpo_practice.reports.conclusion import points, spread
 
 if TYPE_CHECKING:
     from grpo_practice.reports.comparison import ComparisonReport, Contrast
@@ -83,10 +84,7 @@ def _show_learning(report: "ComparisonReport") -> None:
                 arm.named,
                 reward(arm.score.mean)
                 + (f" ({within[0]:.3f} to {within[1]:.3f})" if within else ""),
-                f"{points(gain.mean, signed=True)} ({points(gain.ci95[0])} to"
-                f" {points(gain.ci95[1])})"
-                if gain
-                else "-",
+                f"{points(gain.mean, signed=True)} ({spread(*gain.ci95)})" if gain else "-",
                 *_learnt(report.learning.get(arm.named), f"{arm.score.scored:,}"),
             )
         )
@@ -119,25 +117,18 @@ def _share(value: float | None) -> str:
 def _show_contrast(report: "ComparisonReport", contrast: "Contrast") -> None:
     of = contrast.difference
     say(report.title(contrast), style="bold")
-    say(f"  {report.sentence(contrast)}")
-    say(f"  {count(of.up, 'question')} up, {of.down} down, {of.equal} equal")
+    show_conclusion(report.conclusion(contrast))
     if contrast.known:
         new = contrast.new
         others = (
             f"; on the {len(new.questions)} others: {points(new.mean, signed=True)}"
-            f" ({points(new.ci95[0])} to {points(new.ci95[1])})"
+            f" ({spread(*new.ci95)})"
             if new
             else ""
         )
         say(
             f"  used in practice or to choose a library: {count(contrast.known, 'question')};"
             f" on all {len(of.questions)}: {points(of.mean, signed=True)}{others}"
-        )
-    if of.missing and of.worst and of.best:
-        say(
-            f"  {count(of.missing, 'rollout')} without a reward: from"
-            f" {points(of.worst.mean, signed=True)} to {points(of.best.mean, signed=True)},"
-            " whatever those rewards would have been"
         )
     for note in contrast.notes:
         say(f"  {note}")

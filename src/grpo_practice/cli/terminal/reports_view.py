@@ -8,7 +8,7 @@ from grpo_practice.cli.options import PROGRAM, continuing, on_database
 from grpo_practice.cli.terminal.findings_view import show_findings
 from grpo_practice.cli.terminal.formatting import count, duration, reward, say, say_next
 from grpo_practice.cli.terminal.health_view import costs, shrunk_groups, trouble
-from grpo_practice.cli.terminal.tables import facts, table
+from grpo_practice.cli.terminal.tables import facts, show_conclusion, table
 from grpo_practice.core.findings import remedy
 
 if TYPE_CHECKING:
@@ -33,13 +33,15 @@ def show_eval(report: "EvalReport") -> None:
     library = report.library
     taught = f" with {count(len(library), 'experience')} (L{library.id})" if library else ""
     say(f"{report.run}{simulated(report.simulated)}", style="bold")
+    if report.conclusion:
+        show_conclusion(report.conclusion)
+        say("")
     dataset = report.dataset
     facts(
         [
             ("agent", f"{report.agent}{taught}"),
             ("dataset", f"{dataset.name}, {count(report.score.questions, 'question')}"),
             *_scores(report.score, report.k),
-            ("gain", report.difference or ""),
             *trouble(report),
             *costs(report),
             ("time", duration(report.seconds)),
@@ -111,8 +113,10 @@ def show_practice(
 ) -> None:
     """Print steps, scores, up to `limit` experiences, costs, and the next command."""
     say(f"{report.run}{simulated(report.simulated)}", style="bold")
-    show_steps(report.steps, {step: known.score for step, known in report.evals.items()})
     _before_and_after(report)
+    say("")
+    show_steps(report.steps, {step: known.score for step, known in report.evals.items()})
+    say("")
     show_library(report.library.experiences, f"L{report.library.id}", report.run, limit=limit)
     facts(
         [
@@ -250,14 +254,17 @@ def _scored(score: "Score | None") -> str:
 
 
 def _before_and_after(report: "PracticeReport") -> None:
+    """Print the verdict, the scores before and after, and the command for a missing score."""
     before, after = report.before, report.after
+    if report.conclusion:
+        show_conclusion(report.conclusion)
     scores: list[tuple[When, KnownScore | None]] = [("before", before), ("after", after)]
-    for when, known in scores:
-        untested = "" if known or report.tested else " (no evaluation dataset)"
-        facts([(f"{when:6}", _known(known) + untested)])
+    untested = "" if report.tested else " (no evaluation dataset)"
+    facts(
+        (f"{when:6}", _known(known) + (untested if known is None else "")) for when, known in scores
+    )
     if before and after and _asked(before) != _asked(after):
         say("  before and after cover different questions, so their difference means nothing")
-    facts([("gain  ", report.difference or "")])
     for command in dict.fromkeys(report.measure.values()):
         say(f"  gain    {on_database(command)}")  # on one line, so that it can be copied
 

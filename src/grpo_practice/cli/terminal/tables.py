@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from grpo_practice.reports.base import Shown
+    from grpo_practice.reports.conclusion import Conclusion
 
 GAP = 2
 """Spaces between columns."""
@@ -27,13 +28,28 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
     """
     from rich.table import Table
 
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True, style="bold")
-    grid.add_column(overflow="fold")
-    for label, text in rows:
-        if text:
-            grid.add_row(f"  {label}", visible(text))
+    told = [(f"  {label}", visible(text)) for label, text in rows if text]
+    grid = Table.grid(padding=(0, GAP))
+    # Beside labels that take most of the room, texts would have one word per line.
+    if told and max(len(label) for label, _ in told) > room() // 2:
+        grid.add_column()
+        for label, text in told:
+            grid.add_row("", f"{label.strip()}: {text}")
+    else:
+        grid.add_column(no_wrap=True, style="bold")
+        grid.add_column(overflow="fold")
+        for row in told:
+            grid.add_row(*row)
     _print(grid)
+
+
+def show_conclusion(conclusion: "Conclusion") -> None:
+    """Print the verdict, and below it the lines that explain it."""
+    say(
+        conclusion.headline,
+        style={"good": "bold green", "bad": "bold red"}.get(conclusion.tone, "bold"),
+    )
+    facts(conclusion.lines.items())
 
 
 def show_summary(report: "Shown") -> None:
