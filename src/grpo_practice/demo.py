@@ -165,8 +165,8 @@ def _play(ws: "Workspace", folder: Path) -> None:
         report = ws.practise(config, env={}, on_event=emit)
     say("3. The results")
     show_practice(report, next_line=False, limit=None)
-    say("Some of these are empty or wrong on purpose, as a real model's may be. The mark in")
-    say("brackets is how the simulation recognises its own texts. Read what your own agent learns.")
+    say("The mark in brackets is how the simulation recognises its own texts. What a real teacher")
+    say("writes may be empty or wrong, too, and has no such label: read what your agent learns.")
     ws.export(EXP_ID, output=folder / AGENT)
 
 

@@ -113,7 +113,7 @@ def test_what_init_writes_loads_without_a_change(tmp_path: Path, exp_id: str) ->
     assert loaded.config.evaluation.agent.model.model_provider.simulated
     assert load_eval(config, [], env).config.data.dataset == "mine-test"
     rows = [json.loads(line) for line in init_files(exp_id)["mine.jsonl"].splitlines()]
-    assert len(rows) == 24
+    assert len(rows) == 120
     assert all(row["question"] and row["answer"] for row in rows)
 
 

@@ -28,6 +28,20 @@ def test_init_writes_files_that_work_as_they_are(gp: Gp) -> None:
     assert "verify exact can use every answer" in ran.out
 
 
+@pytest.mark.long
+def test_the_path_of_the_readme_ends_in_a_gain(gp: Gp) -> None:
+    assert gp("init", ".").code == 0
+    Path(".env").write_text("UTU_LLM_MODEL=sim\n")
+    upload = ("data", "upload", "mine.jsonl", "--name", "mine", "--verify", "exact")
+    assert gp(*upload).code == 0
+    split = gp("data", "split", "mine", "--into", "train=0.5,test=0.5")
+    assert split.out.count(" 60  50.0 %") == 2
+    assert gp("practice", "--config", "practice.yaml").code == 0
+    found = gp("eval", "--run", "my_first_practice", "--arms", "none,filler,full", "--json")
+    assert [one["headline"] for one in found.document["conclusions"]] == ["Better", "Better"]
+    assert gp("report", "my_first_practice").err.startswith("Better, +")
+
+
 def test_an_address_that_init_told_to_fill_in_is_no_warning(gp: Gp) -> None:
     assert gp("init", ".").code == 0
     with serving(always(ok("fine"))) as server:

@@ -166,10 +166,17 @@ def _show_quarantined(found: "Sequence[Quarantined]") -> None:
 
 
 def _show(report: "ExperienceReport") -> None:
+    from grpo_practice.reports.experience_reports import invented
+
     found = report.history
     say(f"{found.id} of {found.run}", style="bold")
     say(found.text or "(removed)")
-    facts([("evidence", report.evidence.sentence if report.evidence else "")])
+    facts(
+        [
+            ("simulated", invented(found.text or "")),
+            ("evidence", report.evidence.sentence if report.evidence else ""),
+        ]
+    )
     if found.imported is not None:
         facts([("at the start", f"from another run: {found.imported}")])
     for change in found.changes:

@@ -105,6 +105,15 @@ class DecisionReport(Report):
         ]
 
 
+def invented(text: str) -> str:
+    """Return what is wrong with a text of the simulated teacher; empty for any other text."""
+    if "(#" not in text:  # as in each text of the simulation, whose import takes time
+        return ""
+    from grpo_practice.sim.experience_texts import flaw
+
+    return flaw(text)
+
+
 def _made(change: LibraryChange) -> str:
     return "outside the run" if change.step is None else f"step {change.step}"
 

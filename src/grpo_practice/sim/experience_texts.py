@@ -90,6 +90,18 @@ def about(text: str) -> str | None:
     return topic_of(marker[1])
 
 
+def flaw(text: str) -> str:
+    """Return what is wrong with an experience that the simulation invented; else an empty text."""
+    if not MARKER.search(text):
+        return ""
+    topic = about(text)
+    if topic and any(advice.do in text for advice in LORE[topic].wrong):
+        return "wrong on purpose: the simulated teacher invented it"
+    if any(advice.do in text for advice in NULL):
+        return "empty on purpose: the simulated teacher invented it"
+    return ""
+
+
 def keys_in(text: str) -> list[str]:
     """Return the keys of all experiences in a text, without duplicates, in order."""
     return list(dict.fromkeys(MARKER.findall(text)))

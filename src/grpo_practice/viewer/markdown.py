@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from grpo_practice.core.findings import Finding
 from grpo_practice.core.text import count
 from grpo_practice.reports.base import number
+from grpo_practice.sim.experience_texts import flaw
 from grpo_practice.viewer.pages import figure, line, points, share, tokens, usd
 from grpo_practice.viewer.report import Part
 from grpo_practice.viewer.training import Course, stretches
@@ -60,7 +61,7 @@ def _run(part: Part) -> list[str]:
                 [
                     row.life.id,
                     row.lived,
-                    line(row.life.text or "", 400),
+                    line(row.life.text or "", 400) + _flaw(row.life.text or ""),
                     *([row.effect] if story.effects else []),
                 ]
                 for row in part.experiences
@@ -152,6 +153,11 @@ def _code(command: str) -> str:
     """Return a command as inline code; backticks inside it cannot end the code."""
     fence = "`" * (1 + max([0, *map(len, re.findall("`+", command))]))
     return f"{fence} {line(command, 400)} {fence}" if len(fence) > 1 else f"`{line(command, 400)}`"
+
+
+def _flaw(text: str) -> str:
+    wrong = flaw(text)
+    return f" ({wrong})" if wrong else ""
 
 
 def _plain(text: str) -> str:

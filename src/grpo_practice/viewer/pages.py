@@ -12,6 +12,8 @@ from markupsafe import Markup
 
 from grpo_practice.core.text import brief, count, cut, visible
 from grpo_practice.reports.base import number
+from grpo_practice.sim.experience_texts import flaw
+from grpo_practice.viewer.mathml import with_formulas
 
 LINE = 160
 """Maximum number of characters of a stored text shown on one line."""
@@ -51,6 +53,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "line": line,
         "body": body,
+        "experience": experience,
         "reward": number,
         "share": share,
         "points": points,
@@ -74,6 +77,17 @@ def body(text: object, chars: int = BODY) -> str:
     """Return a stored text with its line breaks, and a note on the length of any cut."""
     # Cut first, because an untrusted text may be megabytes long.
     return visible(cut(str(text), chars))
+
+
+def experience(text: object, chars: int = BODY) -> Markup:
+    """Return an experience or a lesson with its formulas, and what the simulation did wrong in it.
+
+    Such a text is short, so its line breaks are not kept.
+    """
+    told = with_formulas(line(text, chars))
+    if "(#" not in told or not (wrong := flaw(str(text))):
+        return told
+    return told + Markup(' <span class="small bad">({})</span>').format(wrong)
 
 
 def share(value: float | None) -> str:

@@ -298,9 +298,11 @@ def show_library(
         say(f"no experiences ({name} is empty)")
         return
     say(f"{count(len(experiences), 'experience')} in {name}:")
+    from grpo_practice.reports.experience_reports import invented
+
     rows = list[tuple[str, str]]()
     for e in experiences[:limit]:
-        rows.append((e.id, e.text))
+        rows += [(e.id, e.text), ("", invented(e.text))]
         if evidence:
             rows.append(("", evidence[e.id]))
     facts(rows)
