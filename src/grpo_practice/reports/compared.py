@@ -1,9 +1,11 @@
 """Comparison of stored evaluations: pairs their questions and notes their other differences."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import combinations
 from shlex import quote
+from typing import Literal
 
 from grpo_practice.core import stats
 from grpo_practice.core.errors import ConfigError
@@ -21,16 +23,17 @@ from grpo_practice.core.text import folded, unlike
 from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast, judged_of
 from grpo_practice.reports.conclusion import DETECT, Conclusion
 from grpo_practice.reports.known_scores import known_score
+from grpo_practice.reports.side_by_side import answers_of, disagreed, means_of
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.identity import INSTRUCTIONS, agent_of, diff, verify_of
-from grpo_practice.store.queries import arms, looks, rollout_list, runs, scores
-from grpo_practice.store.queries.rollout_list import FIRST, RolloutRow, rollout_page
+from grpo_practice.store.queries import arms, looks, runs, scores
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.run_names import eval_name
 from grpo_practice.verify import READ_NO_ANSWER
+from grpo_practice.verify.answers import gold_texts
 
-MOST_TIMES = 4
-"""Maximum number of rollouts per question and evaluation whose answers are shown."""
+SHOWN_PAIRS = 5
+"""Number of questions on which arms disagree whose answers are shown."""
 NAMES = frozenset({"agent.agent.name", "evaluation.agent.agent.name"})
 """Keys of the agent's name, which no model reads."""
 SHOWN = 60
@@ -54,9 +57,9 @@ def compare_evaluations(
     detect: float = DETECT,
     required: Verdict | None = None,
     answers: int | None = 0,
-    contrasts: Sequence[tuple[str, str]] | None = None,
+    contrasts: Sequence[tuple[str, str]] | Literal["each"] | None = None,
 ) -> ComparisonReport:
-    """Compare evaluations with the first of them, which is the baseline.
+    """Compare evaluations with the first of them, which is the baseline, or each with each.
 
     Args:
         store: The database.
@@ -66,7 +69,8 @@ def compare_evaluations(
         answers: Number of questions per contrast whose answers are returned, largest change first;
             None omits answers and notes, for callers that need only the conclusion.
         contrasts: Pairs of names; each contrast is the second minus the first. None compares every
-            other evaluation with the first.
+            other evaluation with the first; "each" compares each with each later one, and returns
+            the answers to the questions on which they disagree most.
 
     Raises:
         ConfigError: The evaluations cannot be compared.
@@ -76,12 +80,17 @@ def compare_evaluations(
     # If the function extracted answers in one arm, count missing answers in all its arms.
     reading = {side.branch.verifier_id for side in sides.values() if side.arm.extracts}
     first, *others = sides
-    wanted = [(sides[a], sides[b]) for a, b in contrasts or [(first, b) for b in others]]
+    each = contrasts == "each"
+    chosen = combinations(names, 2) if contrasts == "each" else contrasts
+    wanted = [(sides[a], sides[b]) for a, b in chosen or [(first, b) for b in others]]
     for baseline, other in wanted:
         _refuse(baseline, other)
     pairs = [_differences(store, baseline, other) for baseline, other in wanted]
     judged = [judged_of(pair.all, pair.new) for pair in pairs]
     at = [pair.look for pair in pairs]
+    if each:  # one look, so that Holm's procedure covers all pairs, also of arms played before
+        at = [Look(max(look.number for look in at), max(len(at), *(x.together for x in at)))]
+        at *= len(pairs)
     # All at once, because each p value is adjusted for the number of contrasts.
     ps = adjusted([found.p for found in judged], at)
     found = [
@@ -91,17 +100,19 @@ def compare_evaluations(
             pair.all,
             verdict,
             p,
-            pair.look,
+            look,
             pair.known,
             pair.new,
             () if answers is None else _notes(store, baseline, other),
             (baseline.arm.k, other.arm.k),
             {q.key: q.cluster for q in baseline.questions if q.cluster},
         )
-        for (baseline, other), pair, verdict, p in zip(
-            wanted, pairs, verdicts(judged, at), ps, strict=True
+        for (baseline, other), pair, look, verdict, p in zip(
+            wanted, pairs, at, verdicts(judged, at), ps, strict=True
         )
     ]
+    apart = disagreed([means_of(side.questions) for side in sides.values()]) if each else []
+    shown = {*apart[:SHOWN_PAIRS], *(int(q.key) for c in found for q in c.moved[: answers or 0])}
     samples = {int(q.key) for pair in pairs for q in pair.all.questions}
     return ComparisonReport(
         [replace(side.arm, extracts=side.branch.verifier_id in reading) for side in sides.values()],
@@ -112,9 +123,13 @@ def compare_evaluations(
         sides[first].run.simulated,
         contrasts is not None,
         required is None or all(contrast.verdict == required for contrast in found),
-        _answers(
-            store, sides.values(), {int(q.key) for c in found for q in c.moved[: answers or 0]}
-        ),
+        {
+            side.run.name: answers_of(store, side.branch, side.arm.k, shown)
+            for side in (sides.values() if shown else ())
+        },
+        each=each,
+        disagreed=apart,
+        expected={s: gold_texts(gold) for s, gold in store.read(arms.answers, shown).items()},
     )
 
 
@@ -205,19 +220,6 @@ def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
     asked = {int(q.key) for q in judged_of(found, new).questions}
     sides = [(side.run, side.branch) for side in (baseline, other)]
     return _Pair(found, len(known), new, store.read(looks.look_of, sides, asked))
-
-
-def _answers(
-    store: Store, sides: Collection[_Side], samples: set[int]
-) -> dict[str, dict[int, list[RolloutRow]]]:
-    """Return run → sample → rollouts, in the order of attempts."""
-    found = dict[str, dict[int, list[RolloutRow]]]()
-    for side in sides if samples else ():
-        most = len(samples) * max(side.arm.k, 1) * MOST_TIMES
-        wanted = rollout_list.Wanted(samples=samples)
-        for row in store.read(rollout_page, side.branch, FIRST, most, wanted):
-            found.setdefault(side.run.name, {}).setdefault(row.sample_id, []).append(row)
-    return found
 
 
 def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:

@@ -183,6 +183,7 @@ class ComparisonReport(Report):
     in_document: ClassVar = (
         *("simulated", "arms", "contrasts", "conclusions", "questions_for_detect", "detect"),
         *("texts", "answers", "practice_cost_micro", "learning", "cannot_say"),
+        *("best", "choice", "disagreed", "expected"),
     )
 
     arms: Sequence[Arm]
@@ -204,6 +205,41 @@ class ComparisonReport(Report):
     """Run → sample → rollouts, for the questions whose answers were requested."""
     learning: Mapping[str, LearningCost] = field(default_factory=dict)
     """Arm → cost of producing it, in a comparison of practice with training."""
+    each: bool = False
+    """Whether each arm is compared with each other arm, because none of them is a baseline."""
+    disagreed: Sequence[int] = ()
+    """Samples on which arms compared with each other disagree, largest difference first."""
+    expected: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    """Sample → its expected answers, any of which is right, for the questions in `answers`."""
+
+    @property
+    def best(self) -> str | None:
+        """Run of the arm that is better than each other arm; None if there is no such arm."""
+        return next((arm.run for arm in self.arms if self.each and not self._rivals(arm)), None)
+
+    @property
+    def choice(self) -> str | None:
+        """Sentence that names the best arm; None if the arms have a baseline."""
+        if not self.each:
+            return None
+        if self.best is not None:
+            return f"Best: {self.name_of(self.best)}, which is better than each other arm"
+        top = max(self.arms, key=lambda arm: arm.score.mean or 0.0)
+        rivals = " and ".join(self.name_of(run) for run in self._rivals(top))
+        return (
+            f"No arm is shown to be the best: {self.name_of(top.run)} has the highest score, but is"
+            f" not shown to be better than {rivals}"
+        )
+
+    def _rivals(self, arm: Arm) -> list[str]:
+        """Return the runs that this arm is not shown to be better than."""
+        found = list[str]()
+        for one in self.contrasts:
+            if arm.run == one.arm and one.verdict != "better":
+                found.append(one.baseline)
+            if arm.run == one.baseline and one.verdict != "worse":
+                found.append(one.arm)
+        return found
 
     @property
     @override
@@ -235,6 +271,9 @@ class ComparisonReport(Report):
     @override
     def next_command(self) -> str:
         """Command that lists the answers to the questions whose reward changed."""
+        if self.each and len(self.disagreed) > len(self.expected):
+            runs = " ".join(quote(arm.run) for arm in self.arms)
+            return f"grpo-practice runs compare {runs} --show {min(len(self.disagreed), 1_000)}"
         a, b = self.contrasts[-1].baseline, self.contrasts[-1].arm
         return f"grpo-practice rollouts list {quote(b)} --against {quote(a)}"
 
@@ -321,7 +360,8 @@ class ComparisonReport(Report):
     @override
     def summary(self) -> Sequence[Sequence[str]]:
         """Return a row for each arm, and the verdict of each contrast with its explanation."""
-        rows = [[self.name_of(arm.run), number(arm.score.mean)] for arm in self.arms]
+        rows = [[self.choice]] if self.choice else []
+        rows += [[self.name_of(arm.run), number(arm.score.mean)] for arm in self.arms]
         for contrast, found in zip(self.contrasts, self.conclusions, strict=True):
             rows += [[self.title(contrast), found.headline], *map(list, found.lines.items())]
         return rows

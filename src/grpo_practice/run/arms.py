@@ -368,20 +368,23 @@ async def with_direct(job: ArmsJob) -> ArmsJob:
 
 
 def compared(job: ArmsJob) -> "ComparisonReport":
-    """Return the comparison of the main arm with each other arm.
+    """Return the comparison of the arms: each with each if they are only libraries and agents.
 
-    The main arm is `full`; without it, the last arm other than `none` and `filler`; without such an
-    arm, the last arm.
+    A known word, such as `none`, asks what one arm owes to another. The main arm is then compared
+    with each other arm: `full`; without it, the last arm other than `none` and `filler`; without
+    such an arm, the last arm.
     """
     named = {name: evaluation.spec.name for name, evaluation in job.evaluations.items()}
     if job.weights is not None:
         files = {name for name in named if _is_file(name)}
         return compare_trained(job.session.store, named, job.weights.run, files)
-    names = job.request.arms
-    last = next((n for n in reversed(names) if n not in ("none", "filler")), names[-1])
-    against = "full" if "full" in named else last
-    contrasts = [(other, against) for other in named if other != against]
     # Imported here, because every forecast imports this module, and none compares.
     from grpo_practice.reports.compared import compare_evaluations
 
+    names = job.request.arms
+    if not set(KNOWN).intersection(names):
+        return compare_evaluations(job.session.store, named, contrasts="each")
+    last = next((n for n in reversed(names) if n not in ("none", "filler")), names[-1])
+    against = "full" if "full" in named else last
+    contrasts = [(other, against) for other in named if other != against]
     return compare_evaluations(job.session.store, named, contrasts=contrasts)

@@ -9,6 +9,7 @@ from grpo_practice.store.queries import pages, rollout_list, runs
 from grpo_practice.store.records import Branch
 from grpo_practice.viewer import charts
 from grpo_practice.viewer.address import Page, Query
+from grpo_practice.viewer.matrix_view import alike
 
 ROWS = 50
 """Questions per page."""
@@ -19,7 +20,8 @@ def compare_page(store: Store, query: Query) -> Page:
     a, b = query.optional("a"), query.optional("b")
     names = [run.name for run in runs_report(store).runs if run.has_score or run.kind == "practice"]
     if a is None or b is None:
-        return Page("view/compare_choice.html", {"names": names, "a": a or "", "b": b or ""})
+        choice = {"names": names, "a": a or "", "b": b or "", "alike": alike(store)}
+        return Page("view/compare_choice.html", choice)
     report = compare(store, [a, b])
     contrast = report.contrasts[0]
     only = query.choice("only", "moved", "flipped", "better", "worse", "equal")

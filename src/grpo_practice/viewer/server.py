@@ -29,6 +29,7 @@ from grpo_practice.viewer import (
     experience_views,
     group_views,
     list_views,
+    matrix_view,
     rollout_views,
     run_views,
 )
@@ -70,6 +71,7 @@ VIEWS: Mapping[str, View] = {
     "/experiences": experience_views.experiences_page,
     "/experience": experience_views.experience_page,
     "/compare": comparison_views.compare_page,
+    "/matrix": matrix_view.matrix_page,
     "/search": list_views.search_page,
 }
 """Path → function that reads its page."""

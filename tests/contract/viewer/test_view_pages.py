@@ -16,7 +16,7 @@ from tests.contract.viewer.viewing import Page, crawl, is_well_made, viewing
 
 PATHS = (
     *("/", "/run", "/step", "/group", "/rollout", "/rollouts", "/questions", "/failures"),
-    *("/experiences", "/experience", "/compare", "/search", "/text"),
+    *("/experiences", "/experience", "/compare", "/matrix", "/search", "/text"),
 )
 CONTENT = "Content-Security-Policy"
 SAFE = {

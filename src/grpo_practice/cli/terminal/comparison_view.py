@@ -12,9 +12,11 @@ from grpo_practice.cli.terminal.formatting import (
 )
 from grpo_practice.cli.terminal.health_view import dollars
 from grpo_practice.cli.terminal.tables import GAP, room, show_conclusion, table
+from grpo_practice.core.stats.scores import mean
 from grpo_practice.core.text import brief
 from grpo_practice.reports.comparison import MOST_MOVED
 from grpo_practice.reports.conclusion import points, spread
+from grpo_practice.reports.side_by_side import said
 
 if TYPE_CHECKING:
     from grpo_practice.reports.comparison import ComparisonReport, Contrast
@@ -25,6 +27,8 @@ FEW_MOVED = 3
 """Number of questions shown per contrast if there are several contrasts."""
 QUESTION = 200
 """Maximum length of a question and of an answer."""
+ANSWER = 60
+"""Maximum length of each of an arm's answers to a question."""
 NUMBERS = 24
 """Width of the numeric columns of a question."""
 
@@ -32,10 +36,14 @@ NUMBERS = 24
 def show_comparison(report: "ComparisonReport") -> None:
     """Print a row for each arm, then each contrast with the questions that changed most."""
     _show_learning(report) if report.learning else _show_arms(report)
+    if report.choice:
+        say(f"\n{report.choice}", style="bold")
     for contrast in report.contrasts:
         say("")
         _show_contrast(report, contrast)
         _show_answers(report, contrast)
+    if report.each:
+        _show_disagreed(report)
     if len(report.contrasts) > 1:
         n = len(report.contrasts)
         say(f"\nThe p values are adjusted for {n} contrasts; the intervals are not.")
@@ -132,6 +140,8 @@ def _show_contrast(report: "ComparisonReport", contrast: "Contrast") -> None:
         )
     for note in contrast.notes:
         say(f"  {note}")
+    if report.each:  # the arms' answers follow together
+        return
     before, after = report.headings(contrast)
     moved = contrast.moved[: MOST_MOVED if len(report.contrasts) == 1 else FEW_MOVED]
     table(
@@ -151,14 +161,34 @@ def _show_contrast(report: "ComparisonReport", contrast: "Contrast") -> None:
         say(f"  {len(moved)} of {len(contrast.moved)} changed questions shown")
 
 
+def _show_disagreed(report: "ComparisonReport") -> None:
+    """Print the questions on which arms disagree most, with expected and actual answers."""
+    asked = count(max((arm.score.questions for arm in report.arms), default=0), "question")
+    say(f"\nThe arms disagree on {len(report.disagreed)} of {asked}.", style="bold")
+    shown = [sample for sample in report.disagreed if sample in report.expected]
+    width = max(len("expected"), *(len(arm.named) for arm in report.arms))
+    for sample in shown:
+        say(brief(report.texts.get(sample, ""), QUESTION))
+        answers = report.expected[sample]
+        say(f"  {'expected':{width}}         {brief(' or '.join(answers) or '-', QUESTION)}")
+        for arm in report.arms:
+            rows = report.answers.get(arm.run, {}).get(sample, [])
+            rewards = [row.reward for row in rows if row.reward is not None]
+            scored = reward(mean(rewards) if rewards else None)
+            say(f"  {arm.named:{width}}  {scored:5}  {said(rows, ANSWER)}")
+    if len(shown) < len(report.disagreed):
+        say(f"  {len(shown)} of {len(report.disagreed)} questions shown")
+
+
 def _show_answers(report: "ComparisonReport", contrast: "Contrast") -> None:
     baseline = contrast.baseline
-    for q in contrast.moved:
+    for q in contrast.moved if not report.each else ():
         sample = int(q.key)
         if sample not in report.answers.get(baseline, {}):
             continue
         say("")
         say(brief(report.texts.get(sample, ""), QUESTION))
+        say(f"  expected  {brief(' or '.join(report.expected.get(sample, ())), QUESTION)}")
         for name, run in zip(report.headings(contrast), (baseline, contrast.arm), strict=True):
             for row in report.answers.get(run, {}).get(sample, ()):
                 said = brief(row.error or row.extracted or row.head, QUESTION)

@@ -5,6 +5,8 @@ import sqlite3
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from grpo_practice.core.types import Answer
+from grpo_practice.data.staged_samples import answer_of
 from grpo_practice.store.branches import rows_on_line
 from grpo_practice.store.records import Branch
 from grpo_practice.store.step_totals import ROLLOUTS
@@ -81,6 +83,16 @@ def question_texts(db: sqlite3.Connection, samples: Iterable[int]) -> dict[int, 
         (json.dumps(sorted(samples)),),
     )
     return dict(rows.fetchall())
+
+
+def answers(db: sqlite3.Connection, samples: Iterable[int]) -> dict[int, Answer]:
+    """Return sample → its expected answer; None for a question without one."""
+    rows = db.execute(
+        """SELECT sample_id, answer FROM samples
+            WHERE sample_id IN (SELECT value FROM json_each(?))""",
+        (json.dumps(sorted(samples)),),
+    )
+    return {sample: answer_of(answer) for sample, answer in rows}
 
 
 def planned_samples(db: sqlite3.Connection, branch_ids: Collection[int]) -> set[int]:
