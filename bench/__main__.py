@@ -20,6 +20,7 @@ NAMES = (
     "startup",
     "learning",
     "teaching",
+    "choosing",
     "hostile",
     "growth",
     "big_store",

@@ -22,6 +22,17 @@ CONFIGS = packaged_configs()
 SIM = "agent.model.model_provider.model=sim"
 
 
+@pytest.fixture(autouse=True)
+def practised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project with the agents that have practised, which `*_practice_*` configs evaluate."""
+    agents = tmp_path / "configs/agents/practice"
+    agents.mkdir(parents=True)
+    for domain in ("math", "web"):
+        text = (CONFIGS / f"agents/practice/{domain}_agent.yaml").read_text("utf-8")
+        (agents / f"{domain}_practice_agent.yaml").write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: p.stem)
 def test_every_shipped_file_loads(path: Path) -> None:
     match path.relative_to(CONFIGS).parts[0]:

@@ -131,7 +131,8 @@ def _folders(including: Path, foreign: bool) -> list[tuple[Path, Path]]:
     outermost = configs[0] if configs else here if is_project else parents[0]
     own = [] if foreign and not configs else [f for f in parents if f.is_relative_to(outermost)]
     # A config elsewhere does not belong to the working folder, which may be a stranger's.
-    project = here if foreign or here in parents else outermost.parent if configs else outermost
+    at_home = foreign or here in parents or packaged_configs() in parents
+    project = here if at_home else outermost.parent if configs else outermost
     shared = [(folder, folder.resolve()) for folder in (project / CONFIGS, packaged_configs())]
     return list(dict.fromkeys([*((folder, outermost) for folder in own), *shared]))
 
