@@ -34,7 +34,7 @@ def test_all_commands_are_there() -> None:
         *("data split", "data sample"),
         *("runs list", "runs show", "runs delete", "runs compare", "runs diagnose"),
         "runs trace",
-        *("runs export", "export-data"),
+        *("runs export", "runs import", "export-data"),
         *("rollouts list", "rollouts show"),
         *("experiences list", "experiences show", "experiences approve", "experiences reject"),
         *("experiences effect", "experiences prune"),

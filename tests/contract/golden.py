@@ -56,6 +56,8 @@ STORY: Mapping[str, tuple[str, ...]] = {
     "runs diagnose": ("runs", "diagnose", "demo"),
     "runs trace": ("runs", "trace", "demo/eval"),
     "runs export": ("runs", "export", "demo", "-o", "rows.csv"),
+    "runs export of a database": ("runs", "export", "demo/eval", "-o", "moved.db"),
+    "runs import": ("runs", "import", "moved.db", "--db", "other.db"),
     "rollouts list": ("rollouts", "list", "demo:0"),
     "rollouts show": ("rollouts", "show", "demo:0", "--failed", "--limit", "1"),
     "experiences list": ("experiences", "list"),

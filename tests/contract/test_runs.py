@@ -165,3 +165,11 @@ def test_what_attempts_were_asked_is_printed_once(demo: Gp) -> None:
     assert ran.out.count("[user]") == 2
     again = demo("eval", *words, "-k", "1", "--verify", "math", "--show", "--exp-id", "other")
     assert again.out.count("[user]") == 2
+
+
+def test_a_practice_run_is_gone_on_with_by_its_name(demo: Gp) -> None:
+    later = ("--config", "practice.yaml", "--exp-id", "later", "--set", "practice.grpo_n=3")
+    assert demo("practice", *later, "--pilot", "1").code == 0
+    ran = demo("practice", "--exp-id", "demo")
+    assert "note: demo: resumed (agent " in ran.err
+    assert "all already done" in ran.err

@@ -1,11 +1,14 @@
 """`export-data` and `runs export`: write rollouts to files."""
 
 import sys
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from grpo_practice.cli.options import (
+    PROGRAM,
     DbOption,
     ForceOption,
     JsonOption,
@@ -14,7 +17,15 @@ from grpo_practice.cli.options import (
     written_file,
 )
 from grpo_practice.cli.runs import RunArgument
-from grpo_practice.cli.terminal.formatting import count, note, print_json
+from grpo_practice.cli.terminal.formatting import (
+    ask,
+    count,
+    file_size,
+    note,
+    note_next,
+    print_json,
+    say,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,9 +36,11 @@ if TYPE_CHECKING:
 def export_rows(
     run: RunArgument,
     format_: Annotated[
-        Literal["csv", "jsonl"] | None,
+        Literal["csv", "jsonl", "db"] | None,
         typer.Option(
-            "--format", help="csv is for spreadsheets, jsonl is exact (default: by the file name)."
+            "--format",
+            help="csv is for spreadsheets, jsonl is exact, db is a database with the whole run"
+            " (default: by the file name).",
         ),
     ] = None,
     output: OutputOption = None,
@@ -35,13 +48,18 @@ def export_rows(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write the rollouts of a run, one per row.
+    """Write the rollouts of a run, or the run as a database.
 
-    Each row has question, answer, reward, tokens and cost.
+    Rollouts are written one per row, with question, answer, reward, tokens and cost. A file whose
+    name ends in .db gets the run with its evaluations, questions and paid answers; take it in
+    elsewhere with runs import.
 
-    Example: grpo-practice runs export math -o math.csv
+    Example: grpo-practice runs export math -o math.db
     """
     path = written_file(output, json=json)
+    if format_ == "db" or (format_ is None and path is not None and path.suffix == ".db"):
+        _export_run(run, path or Path("-"), force=force, db=db, json=json)
+        return
     if path is None:
         from grpo_practice.export.rows import row_lines
 
@@ -52,6 +70,70 @@ def export_rows(
         print_json(written.document())
         return
     note(f"wrote {path}: {count(written.rows, 'rollout')}")
+
+
+def _export_run(run: str, path: Path, *, force: bool, db: Path | None, json: bool) -> None:
+    written = workspace(db).export_run(run, path, force=force)
+    if json:
+        print_json(written.document())
+        return
+    say(f"wrote {path} ({file_size(written.bytes)}): {', '.join(written.runs)}")
+    if written.left:
+        say(f"not copied: the checkpoints of training runs, in {written.left}")
+    note_next(written.next_command)
+
+
+def import_runs(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", dir_okay=False, help="A database, such as math.db.")
+    ],
+    run: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RUN", help="Take in only this run and what it needs; repeatable."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Name of the experiment here.")
+    ] = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Take in the runs of another database.
+
+    The file may come from runs export or from db backup. Runs that are here already are not taken
+    in again. Runs of other people start no programs, read no files and get none of your keys until
+    you trust their file.
+
+    Example: grpo-practice runs import math.db
+    """
+    from grpo_practice.store.transfer import NameClashError
+
+    ws, runs, names = workspace(db), run or [], dict[str, str]()
+    while True:
+        try:
+            made = ws.import_runs(file, runs, names=name or names)
+            break
+        except NameClashError as e:
+            for exp_id, free in e.free.items():
+                asked = f"{exp_id} is the name of another run here. Import it as"
+                given = None if name else ask(asked, free)
+                if given is None:
+                    raise
+                names[exp_id] = given
+    if json:
+        print_json(made.document())
+        return
+    if made.runs:
+        say(f"imported {count(len(made.runs), 'run')}: {', '.join(made.runs.values())}")
+    if made.known:
+        say(f"already here: {', '.join(made.known.values())}")
+    for dataset in made.hidden:
+        note(f"note: {dataset} has other rows here; the imported runs keep their own")
+    if made.untrusted:
+        note(
+            "note: they start no programs and get none of your keys until you trust their settings;"
+            f" read them, then: {PROGRAM} trust {quote(str(file))}"
+        )
+    note_next(made.next_command)
 
 
 def export_data(

@@ -1,7 +1,7 @@
 """Reports on exported rollouts."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -28,6 +28,60 @@ class ExportedRows(Report):
     def next_command(self) -> str:
         """Command that lists these rollouts."""
         return f"grpo-practice rollouts list {shlex.quote(self.run)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ExportedRuns(Report):
+    """Runs in a database of their own, with everything that they need."""
+
+    schema: ClassVar = "grpo-practice.exported-runs/1"
+
+    runs: Sequence[str]
+    """Names of all runs in the file."""
+    path: Path
+    bytes: int
+    left: Path | None = None
+    """Folder of training checkpoints, which are not copied; None if the runs have none."""
+
+    @property
+    @override
+    def next_command(self) -> str:
+        """Command that lists the runs of the file."""
+        return f"grpo-practice runs list --db {shlex.quote(str(self.path))}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ImportedRuns(Report):
+    """Runs that were taken in from another database."""
+
+    schema: ClassVar = "grpo-practice.imported-runs/1"
+
+    path: Path
+    """The other database."""
+    runs: Mapping[str, str]
+    """Name in the file → name here, for each new run."""
+    known: Mapping[str, str]
+    """Name in the file → name of a run with the same content that was here before."""
+    hidden: Sequence[str]
+    """Names of datasets that belong to other rows here; `data list` does not show the imported
+    ones."""
+    untrusted: Sequence[str]
+    """New runs with settings that you have not trusted, so that they start and contact nothing."""
+
+    @property
+    @override
+    def next_command(self) -> str:
+        """Command that shows a new run, or lists all runs if none is new."""
+        first = next(iter(self.runs.values()), None)
+        if first is None:
+            return "grpo-practice runs list"
+        return f"grpo-practice runs show {shlex.quote(first)}"
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each run."""
+        rows = [(name, "imported") for name in self.runs.values()]
+        return [(str(self.path),), *rows, *((name, "already here") for name in self.known.values())]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -1,13 +1,14 @@
 """The methods of `Workspace` that write rollouts for other programs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from grpo_practice.api.workspace import Workspace as Core
 
 if TYPE_CHECKING:
-    from grpo_practice.export.reports import ExportedData, ExportedRows
+    from grpo_practice.export.reports import ExportedData, ExportedRows, ExportedRuns, ImportedRuns
     from grpo_practice.export.rows import RowFormat
     from grpo_practice.export.training_data import DataOptions
     from grpo_practice.export.trl_rows import DataFormat
@@ -45,6 +46,50 @@ class Exports(Core):
         format, rows = format or format_of_rows(target), Counted(self.rows(run))
         write_lines(target, row_lines(rows, format), force=force)
         return ExportedRows(run, format, target, rows.n)
+
+    def export_run(self, run: str, path: str | Path, *, force: bool = False) -> "ExportedRuns":
+        """Write a run to a database of its own, with everything that it needs.
+
+        The file also contains the evaluations that the run made, the runs whose libraries it uses,
+        its questions and all paid answers.
+
+        Args:
+            run: Run or experiment.
+            path: File to create; only you can read it.
+            force: Whether to replace an existing file.
+
+        Raises:
+            ConfigError: The run does not exist, or the file already exists or cannot be written.
+            StoreError: The database is damaged, or the file cannot be written.
+        """
+        from grpo_practice.export.moved_runs import export_runs
+
+        return export_runs(self.path, run, Path(path), force=force)
+
+    def import_runs(
+        self,
+        file: str | Path,
+        runs: Sequence[str] = (),
+        *,
+        names: "Mapping[str, str] | str" = MappingProxyType({}),
+    ) -> "ImportedRuns":
+        """Take in runs from another database; either all of them are stored, or nothing is.
+
+        Runs that are here already are not imported again. Until you trust the file, its runs start
+        no programs, read no files and get none of your keys.
+
+        Args:
+            file: The other database, which is not changed.
+            runs: Runs or experiments, which come with the runs that they made or need; () for all.
+            names: Experiment → new name; a single text renames the only experiment.
+
+        Raises:
+            ConfigError: A run does not exist, or the name of an experiment belongs to another run.
+            StoreError: The file is damaged, or belongs to another program or version.
+        """
+        from grpo_practice.export.moved_runs import import_runs
+
+        return import_runs(self.path, Path(file), runs, names)
 
     def training_rows(
         self, run: str, format: "DataFormat", **options: "Unpack[DataOptions]"

@@ -73,7 +73,8 @@ def remember_export(store: Store, found: LibraryRef, text: str) -> None:
         return
     trust, folder = user_trust(os.environ), Path(stored.base_dir)
     # Never trust more than before: an agent from a foreign run stays foreign.
-    if trust.text(stored_digest(stored.text, folder), store.path):
+    digest = stored_digest(stored.text, folder)
+    if trust.text(digest, store.path, imported=stored.imported):
         # The export is complete even if the trust cannot be stored; its user is then asked to
         # trust it.
         with suppress(ConfigError):

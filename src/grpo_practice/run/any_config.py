@@ -101,7 +101,7 @@ def load_config(
     run, text, trains = None, None, False
     if open_store is not None:
         with open_store() as store:
-            run = store.read(runs.latest, ["practice", "eval", "train"])
+            run = store.read(runs.latest, ["practice", "eval", "train"], to_play=True)
             text = stored_text(store, run.name) if run else None
             trains = run is not None and run.kind == "train"
     if agent is not None:

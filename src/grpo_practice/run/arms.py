@@ -293,9 +293,9 @@ def _base(store: Store, request: ArmsRequest) -> str | None:
         return asked.run
     if libraries := [name for name in request.arms if LIBRARY_NAME.fullmatch(name)]:
         return library_of(store, libraries[0]).run
-    if (practised := store.read(runs.latest, ["practice"])) is not None:
+    if (practised := store.read(runs.latest, ["practice"], to_play=True)) is not None:
         return practised.name
-    latest = store.read(runs.latest, ["eval"])
+    latest = store.read(runs.latest, ["eval"], to_play=True)
     if latest is None:
         return None
     if own := store.read(runs.find, eval_name(latest.exp_id)):

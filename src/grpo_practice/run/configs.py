@@ -86,8 +86,8 @@ def practice_config(
 ) -> Loaded[PracticeConfig]:
     """Return the requested configuration; without one, the configuration of a practice run.
 
-    The practice run is the one whose library this practice starts from, or else the latest. A
-    notice names the practice run.
+    The practice run is the one whose library this practice starts from, or else the one that is
+    named by `exp_id`, or else the latest. A notice names the practice run.
 
     Raises:
         ConfigError: There is no configuration, or it cannot be used.
@@ -99,7 +99,13 @@ def practice_config(
     if request.config is not None:
         return load_practice(config_file(request.config, "practice"), overrides, env)
     began = start_ref(store, request.start)
-    latest = store.read(runs.get, began.run) if began else store.read(runs.latest, ["practice"])
+    own = store.read(runs.find, request.exp_id) if request.exp_id else None
+    if began:
+        latest: RunRow | None = store.read(runs.get, began.run)
+    elif own is not None and own.kind == "practice":
+        latest = own
+    else:
+        latest = store.read(runs.latest, ["practice"], to_play=True)
     stored = stored_text(store, latest.name) if latest else None
     if stored is None and (here := config_here("practice")) is not None:
         return unnamed(load_practice(here, overrides, env), here, "practice")
@@ -144,11 +150,13 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     if request.run is not None:
         latest = _named(store, request.run, with_agent=agent is not None)
     elif request.config is None and not alone:
-        latest = store.read(runs.latest, ["practice", "eval", "train"])
+        latest = store.read(runs.latest, ["practice", "eval", "train"], to_play=True)
         # The config of a training run, or of an evaluation of a library, does not describe the
         # agent to evaluate, so use the experiment's own run.
         if latest is not None and latest.kind == "train":
-            latest = _plain_run(store, latest, store.read(runs.latest, ["practice", "eval"]))
+            latest = _plain_run(
+                store, latest, store.read(runs.latest, ["practice", "eval"], to_play=True)
+            )
         elif latest is not None and _plays_library(store, latest):
             latest = _plain_run(store, latest, latest)
     stored = stored_text(store, latest.name) if latest else None
@@ -287,7 +295,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     if run is None and request.config is not None:
         file = config_file(request.config, "eval")
         run = eval_name(load_eval(file, request.changes, env).config.exp_id)
-    found = store.read(runs.named, run) if run else store.read(runs.latest, ["eval"])
+    found = store.read(runs.named, run) if run else store.read(runs.latest, ["eval"], to_play=True)
     stored = stored_text(store, found.name) if found else None
     if found is None or stored is None or found.head_branch is None:
         raise ConfigError("there is no evaluation to score again", hint="grpo-practice runs list")
@@ -331,7 +339,10 @@ def _check_one_agent(found: RunRow) -> None:
 def stored_text(store: Store, run: str) -> StoredText | None:
     """Return a run's configuration in the form that the loader accepts; None if it has none."""
     stored = store.read(runs.config, run)
-    return StoredText(stored.text, Path(stored.base_dir), store.path) if stored else None
+    if stored is None:
+        return None
+    exp_id = stored.exp_id if stored.imported else None
+    return StoredText(stored.text, Path(stored.base_dir), store.path, exp_id)
 
 
 def _check_complete(store: Store, run: RunRow, branch: Branch) -> int:

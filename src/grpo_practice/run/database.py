@@ -63,18 +63,26 @@ STDOUT = "-"
 
 def check_database(path: Path) -> DatabaseCheck:
     """Check the integrity of the database; see `Workspace.check`."""
-    return DatabaseCheck(path, check.check(_existing(path)))
+    return DatabaseCheck(path, check.check(existing(path)))
 
 
 def backup_database(path: Path, target: Path | None, *, replace: bool) -> DatabaseCopy:
     """Copy the database as it is now; see `Workspace.backup`."""
-    source = _existing(path)
+    source = existing(path)
+    target = free_target(source, target or source.with_name(f"{source.name}.bak"), replace=replace)
+    copy(source, target)
+    folder = checkpoints_root(source)
+    left = folder if folder.is_dir() else None
+    return DatabaseCopy(source, target, target.stat().st_size, left)
+
+
+def free_target(source: Path, target: Path, *, replace: bool) -> Path:
+    """Return the file to write a copy to; raise ConfigError if it must not be written."""
     if target == Path(STDOUT):
         raise ConfigError(
             "a copy of the database is checked before it gets its name, so it cannot go to stdout",
             hint="name a file: grpo-practice db backup copy.db",
         )
-    target = target or source.with_name(f"{source.name}.bak")
     if why_not := why_no_copy(source, target):
         raise ConfigError(f"{target} {why_not}", hint="name another file")
     if target.exists() and not target.is_file():
@@ -86,13 +94,11 @@ def backup_database(path: Path, target: Path | None, *, replace: bool) -> Databa
     # SQLite would replay this log into the copy.
     if file.with_name(f"{file.name}-wal").exists():
         raise ConfigError(f"{target} is a database in use", hint="name another file")
-    copy(source, target)
-    folder = checkpoints_root(source)
-    left = folder if folder.is_dir() else None
-    return DatabaseCopy(source, target, target.stat().st_size, left)
+    return target
 
 
-def _existing(path: Path) -> Path:
+def existing(path: Path) -> Path:
+    """Return the path of a database; raise ConfigError if there is none."""
     if not path.exists():
         raise ConfigError(f"there is no database {path} yet", hint="name another with --db")
     return path

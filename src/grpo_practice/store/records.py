@@ -92,9 +92,7 @@ class RunSpec:
     """Branch of another run whose calls may answer the requests of a new run."""
     addresses: Mapping[str, str] = field(default_factory=dict, repr=False)
     """`student_at` and `judge_at` → `Endpoint.address`, secrets included; {} if they are unknown.
-
-    Only evaluations lend answers, so only they have addresses.
-    """
+    Only evaluations lend answers, so only they have addresses."""
     fence_key: bytes | None = field(default=None, repr=False)
     """Secret for the fences of a new run; None creates one. A run that scores another run reuses
     that run's secret: both store a prompt under the same address, so that it is paid for once."""
@@ -380,6 +378,8 @@ class RunRow:
     status: str
     simulated: bool
     created_at: str
+    imported: bool
+    """True if the run began in another database."""
     steps: int
     steps_closed: int
     branches: int

@@ -46,6 +46,12 @@ def trial_name(exp_id: str, number: int) -> str:
     return f"{exp_id}/tune/{number}"
 
 
+def renamed(run: str, exp_id: str, new: str) -> str:
+    """Return the run's name if its experiment is called `new`."""
+    rest = run.removeprefix(exp_id)
+    return new + rest if rest[:1] in ("", "/") else run
+
+
 def select_variant(dataset: str) -> str:
     """Return the part of an evaluation's name that marks it as choosing among libraries."""
     return f"{_SELECTS}{Path(dataset).stem if '.' in dataset else dataset}"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from grpo_practice import __version__
@@ -28,6 +29,7 @@ from grpo_practice.store import (
     rollouts,
     steps,
     trained_steps,
+    transfer,
 )
 from grpo_practice.store.close_step import DerivedCause, Source
 from grpo_practice.store.db import (
@@ -257,6 +259,13 @@ class Store(OpenStore):
         # cannot continue.
         remove_checkpoints(self.path, folders)
         return gone
+
+    def import_runs(
+        self, source: Path, runs: Sequence[str] = (), names: Mapping[str, str] | None = None
+    ) -> transfer.Moved:
+        """Take runs in from a file with this schema that nobody else uses; see `transfer`."""
+        copy = partial(transfer.transfer, folder=self.path.name, imported=True)
+        return self._write(lambda db: copy(db, source, runs, names=names))
 
     # The work of a run
 

@@ -216,7 +216,7 @@ def train_config(store: Store, request: TrainRequest | TuneRequest) -> Loaded[Pr
     env, overrides = request.environment(), request.changes
     if request.config is not None:
         return load_practice(config_file(request.config, "practice"), overrides, env, trains=True)
-    latest = store.read(runs.latest, ["train"])
+    latest = store.read(runs.latest, ["train"], to_play=True)
     if latest is not None and latest.purpose == "trial":
         raise ConfigError(
             f"the latest training run, {latest.name}, is a trial of a search, with settings of"

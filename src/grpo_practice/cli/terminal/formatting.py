@@ -106,6 +106,13 @@ def choose(question: str, *choices: str) -> str | None:
     return said
 
 
+def ask(question: str, default: str) -> str | None:
+    """Ask for a text, with a default; return None without a terminal."""
+    if not sys.stdin.isatty():
+        return None
+    return str(typer.prompt(visible(question), default=default, err=True)).strip()
+
+
 def tokens(n: int | None) -> str:
     """Format a number of tokens: `950`, `12.3k`, `1.23M`; `unknown` for None."""
     if n is None:

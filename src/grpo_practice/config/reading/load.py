@@ -40,6 +40,8 @@ class StoredText:
     """Folder for relative file names in the config."""
     database: Path
     """Database file that contains the config."""
+    imported_as: str | None = None
+    """Experiment of an imported run, which may have been renamed; None for any other run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +146,26 @@ def _composed(source: Source, env: Mapping[str, str]) -> ComposedConfig:
         case Path():
             return ComposedConfig(compose(source), source, source.resolve().parent, known)
         case StoredText():
-            tree = read_stored(source.text, source.base_dir, source.database, known.trust)
+            exp_id, trust = source.imported_as, known.trust
+            text, imported = source.text, exp_id is not None
+            tree = read_stored(text, source.base_dir, source.database, trust, imported=imported)
+            tree = tree if exp_id is None else _renamed(tree, exp_id)
             return ComposedConfig(tree, None, source.base_dir, known)
         case _:
             tree = source or Tree({})
             refuse_hidden(tree, "the config")
             return ComposedConfig(tree, None, Path.cwd(), known)
+
+
+def _renamed(tree: Tree, exp_id: str) -> Tree:
+    """Return the config with the name of its experiment."""
+    own = tree.at("evaluation").data.get("exp_id")
+    if exp_id in (tree.data.get("exp_id"), own):
+        return tree
+    data = {**tree.data, "exp_id": exp_id}
+    if own is not None:
+        data["evaluation"] = {**data["evaluation"], "exp_id": exp_id}
+    return Tree(data, tree.places, tree.prefix)
 
 
 def _is_practice(tree: Tree) -> bool:

@@ -43,10 +43,10 @@ def read_agent(file: Path, trust: Trust, folders: Sequence[Path]) -> Tree:
     return _of_others(tree, file, trusted=trusted)
 
 
-def read_stored(text: str, base_dir: Path, database: Path, trust: Trust) -> Tree:
+def read_stored(text: str, base_dir: Path, database: Path, trust: Trust, *, imported: bool) -> Tree:
     """Read a config from a database; it counts as the user's own if its text is trusted."""
     tree = parse_yaml(text, "the stored config")
-    if trust.text(text_digest(tree.data, base_dir), database):
+    if trust.text(text_digest(tree.data, base_dir), database, imported=imported):
         return tree
     return _of_others(tree, database, trusted=False)
 

@@ -101,9 +101,14 @@ class Trust:
         here = path.resolve()
         return any(here.is_relative_to(r["folder"]) for r in self._records("folder"))
 
-    def text(self, key: str, path: Path) -> bool:
-        """Return whether the config in this file is trusted; remember a file given by `--trust`."""
-        if any(r["sha256"] == key for r in self._records("sha256")) or self.folder_of(path):
+    def text(self, key: str, path: Path, *, imported: bool = False) -> bool:
+        """Return whether the config in this file is trusted; remember a file given by `--trust`.
+
+        `imported`: the file contains it, but does not vouch for it, in whatever folder it is.
+        """
+        if any(r["sha256"] == key for r in self._records("sha256")):
+            return True
+        if self.folder_of(path) and not imported:
             return True
         if path.resolve() not in self.files:
             return False

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from shlex import quote
 
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.text import folder_of, nearest
@@ -16,7 +17,7 @@ SHOWN = 8
 """Maximum number of runs that a message names."""
 _SELECT = """
 SELECT r.run_id AS name, r.exp_id, r.kind, r.purpose, r.parent_run_id AS parent_run, r.parent_step,
-       r.head_branch, r.status, r.simulated, r.created_at,
+       r.head_branch, r.status, r.simulated, r.created_at, r.imported NOTNULL AS imported,
        (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id) AS steps,
        (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id
            AND s.status IN ('closed', 'merge_failed')) AS steps_closed,
@@ -32,6 +33,8 @@ class StoredConfig:
     run: str
     text: str
     base_dir: str
+    exp_id: str
+    imported: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +159,20 @@ def matching(db: sqlite3.Connection, names: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def latest(db: sqlite3.Connection, kinds: Sequence[str]) -> RunRow | None:
-    """Return the run with the newest command, among the runs that a person started."""
+def latest(db: sqlite3.Connection, kinds: Sequence[str], *, to_play: bool = False) -> RunRow | None:
+    """Return the run with the newest command, among the runs that a person started.
+
+    Commands typed before the import of a run do not count. With `to_play`, leave out imported runs
+    without another command: nobody has said here that their settings may be used.
+    """
     marks = ",".join("?" * len(kinds))
+    newest = """(SELECT max(invocation_id) FROM invocations i WHERE i.run_id = r.run_id
+                  AND i.invocation_id > coalesce(r.imported, 0))"""
+    named = f"AND (r.imported IS NULL OR {newest} NOTNULL)" if to_play else ""
     row = db.execute(
         f"""{_SELECT} WHERE r.kind IN ({marks}) AND r.parent_run_id IS NULL
-               AND r.purpose NOT IN ('select', 'effect')
-             ORDER BY (SELECT max(invocation_id) FROM invocations i WHERE i.run_id = r.run_id) DESC,
-                      r.rowid DESC LIMIT 1""",
+               AND r.purpose NOT IN ('select', 'effect') {named}
+             ORDER BY {newest} DESC, r.rowid DESC LIMIT 1""",
         tuple(kinds),
     ).fetchone()
     return _run(row) if row else None
@@ -172,11 +181,19 @@ def latest(db: sqlite3.Connection, kinds: Sequence[str]) -> RunRow | None:
 def config(db: sqlite3.Connection, run: str) -> StoredConfig | None:
     """Return the stored configuration of a run's newest branch."""
     row = db.execute(
-        """SELECT b.config_sha, b.base_dir FROM runs r JOIN branches b
-             ON b.branch_id = r.head_branch WHERE r.run_id = ?""",
+        """SELECT b.config_sha, b.base_dir, r.exp_id, r.imported NOTNULL AS imported
+             FROM runs r JOIN branches b ON b.branch_id = r.head_branch WHERE r.run_id = ?""",
         (run,),
     ).fetchone()
-    return StoredConfig(run, get_text(db, row[0]), str(folder_of(row[1]))) if row else None
+    if row is None:
+        return None
+    return StoredConfig(
+        run=run,
+        text=get_text(db, row["config_sha"]),
+        base_dir=str(folder_of(row["base_dir"])),
+        exp_id=row["exp_id"],
+        imported=bool(row["imported"]),
+    )
 
 
 def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
@@ -195,17 +212,30 @@ def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
 
 
 def last_command(db: sqlite3.Connection, run: str) -> str:
-    """Return the run's last command, without options that limit it or repeat steps."""
+    """Return the run's last command, without options that limit it or repeat steps.
+
+    Commands typed before an import name files and runs of another database, so for an imported run
+    without a later command, return the one that resumes it by name.
+    """
     row = db.execute(
-        """SELECT command FROM invocations WHERE run_id = ? AND branch_id IS NOT NULL
+        """SELECT command FROM invocations i JOIN runs r USING (run_id)
+            WHERE run_id = ? AND branch_id IS NOT NULL AND invocation_id > coalesce(imported, 0)
             ORDER BY invocation_id DESC LIMIT 1""",
         (run,),
     ).fetchone()
-    return _PARTLY.sub("", row[0]) if row else ""
+    if row is None:
+        found = find(db, run)
+        by_name = _BY_NAME.get(found.kind, "") if found and found.imported else ""
+        return by_name and f"{by_name} {quote(run)}"
+    return _PARTLY.sub("", row[0])
+
+
+_BY_NAME = {"practice": "grpo-practice practice --exp-id", "eval": "grpo-practice eval --run"}
 
 
 _PARTLY = re.compile(r" --again\b| --(?:pilot|limit|restart-step)[ =]\d+")
 
 
 def _run(row: sqlite3.Row) -> RunRow:
-    return RunRow(**{**row, "simulated": bool(row["simulated"])})
+    flags = {name: bool(row[name]) for name in ("simulated", "imported")}
+    return RunRow(**{**row, **flags})

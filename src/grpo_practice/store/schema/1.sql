@@ -52,7 +52,8 @@ CREATE TABLE runs (
   head_branch   INTEGER REFERENCES branches, -- the run as it is now
   status        TEXT NOT NULL CHECK (status IN ('new','running','paused','stopped','failed','done')),
   simulated     INTEGER NOT NULL DEFAULT 0,
-  created_at    TEXT NOT NULL
+  created_at    TEXT NOT NULL,
+  imported      INTEGER                      -- newest invocation at its import; NULL = it began here
 ) STRICT;
 CREATE INDEX runs_exp ON runs (exp_id, kind, created_at);
 CREATE INDEX runs_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
