@@ -39,7 +39,6 @@ DB = ("--db", "other name.db")
         ("runs", "show", "demo"),
         ("runs", "show", "demo/eval"),
         ("experiences", "list"),
-        ("experiences", "show", "E1"),
         ("data", "list"),
         ("export-agent", "-o", "e.yaml"),
         ("config", "validate"),

@@ -37,11 +37,11 @@ def measuring(text: str) -> list[str]:
 
 def test_an_exported_agent_is_evaluated_as_its_run_was(toy: Gp) -> None:
     ran = toy(*EXPORT)
-    assert next_words(ran.err) == ["eval", "--arms", "none,enhanced.yaml", "--run", "toy"]
+    assert next_words(ran.err) == ["eval", "--arms", "none,full", "--run", "toy"]
     compared = toy(*next_words(ran.err), "--json").document
-    assert [arm["run"] for arm in compared["arms"]] == ["toy/eval", "toy/eval/enhanced"]
+    assert [arm["named"] for arm in compared["arms"]] == ["none", "full"]
     assert [arm["k"] for arm in compared["arms"]] == [3, 3]
-    shown = toy("runs", "show", "toy/eval/enhanced", "--json").document
+    shown = toy("runs", "show", compared["arms"][1]["run"], "--json").document
     assert (shown["verify"], shown["dataset"]["name"]) == ("math", "test")
 
 
@@ -102,7 +102,7 @@ def test_attempts_that_were_added_to_one_score_are_asked_for_the_other(toy: Gp) 
     assert toy(*EVALUATE, "-k", "4").code == 0
     ran = toy(*EXPORT, "--force")
     assert not_measured(ran.err) == ["after"]
-    words = ["eval", "--arms", "none,enhanced.yaml", "--run", "toy", "-k", "4"]
+    words = ["eval", "--arms", "none,full", "--run", "toy", "-k", "4"]
     assert measuring(ran.err) == words
     assert toy(*words).code == 0
     assert not_measured(toy(*EXPORT, "--force").err) == []
@@ -179,6 +179,6 @@ def test_what_verify_says_next_asks_as_the_project_does(
     assert after[:3] == ["eval", "--config", "practice.yaml"]
     assert ("--verify" in after) == (function[0] != "exact")
     scored = gp(*after, "--json").document
-    assert (scored["dataset"]["name"], scored["score"]["planned"]) == ("mine-test", 36)
+    assert (scored["dataset"]["name"], scored["score"]["planned"]) == ("mine-test", 180)
     variant = "" if function[0] == "exact" else f"/verify={function[0]}"
     assert scored["run"] == f"my_first_practice/eval{variant}"

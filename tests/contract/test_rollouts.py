@@ -68,9 +68,9 @@ def test_an_evaluation_shows_what_it_asked_and_how_often(demo: Gp) -> None:
     assert "test, 3 of 40 questions" in demo("runs", "show", limited).out
 
 
-@pytest.mark.parametrize("run", ["demo", "demo/eval"])
-def test_a_run_says_where_to_read_what_was_said(demo: Gp, run: str) -> None:
-    words = after(demo("runs", "show", run).out, "conversations: ")
+@pytest.mark.parametrize(("run", "label"), [("demo", "conversations: "), ("demo/eval", "next: ")])
+def test_a_run_says_where_to_read_what_was_said(demo: Gp, run: str, label: str) -> None:
+    words = after(demo("runs", "show", run).out, label)
     assert words[:3] == ["rollouts", "list", run]
     assert demo(*words).code == 0
 
@@ -169,6 +169,11 @@ def test_questions_that_flipped_against_the_agent_without_experiences(demo: Gp) 
     assert "compared with: demo/eval" in shown
     assert "wrong → right" in shown
     assert "right → wrong" in shown
+    right = sum(flip["now"] >= 0.5 for flip in flips.values())
+    turned = f"{right} from wrong to right, {len(flips) - right} from right to wrong"
+    assert f"{len(flips)} questions flipped: {turned}; their rollouts:" in shown
+    one = demo("rollouts", "list", name, "--flipped", "--question", str(min(flipped))).out
+    assert "1 question flipped" in one
     itself = demo("rollouts", "list", "demo/eval", "--flipped")
     assert itself.code == 2
     assert "--against RUN" in itself.err
@@ -231,6 +236,8 @@ def test_what_to_type_next_works(demo: Gp) -> None:
                     every = demo(*after(ran.out, "more: "))
                     assert every.code == 0
                     assert "more: " not in every.out
+                if "next: " not in ran.out:  # everything is shown
+                    break
                 words = tuple(next_words(ran.out))
                 assert ("other name.db" in words) is bool(db), look
 

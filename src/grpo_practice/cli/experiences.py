@@ -193,7 +193,6 @@ def _show(report: "ExperienceReport") -> None:
             for vote in found.votes
         ]
     )
-    say_next(f"{PROGRAM} experiences list --run {quote(found.run)}")
 
 
 def _show_change(change: "LibraryChange") -> None:

@@ -61,7 +61,13 @@ class Exported(Report):
         if self.scores is None:
             return f"grpo-practice eval --agent {shlex.quote(str(self.path))}"
         run = shlex.quote(self.agent.provenance.run)
-        return self.scores.measure(str(self.path)) or f"grpo-practice runs show {run}"
+        return self.scores.measure(self._arm) or f"grpo-practice runs show {run}"
+
+    @property
+    def _arm(self) -> str | None:
+        """File to name as an arm; None for the last library of a run, which is the arm `full`."""
+        last = self.ref == f" --run {shlex.quote(self.agent.provenance.run)}"
+        return None if last else str(self.path)
 
     @property
     def measure(self) -> dict[When, str]:
@@ -69,7 +75,7 @@ class Exported(Report):
         if self.scores is None or self.call:
             return {}
         readable = self.path is not None and FORMATS[self.format].loadable
-        return self.scores.missing(str(self.path) if readable else None)
+        return self.scores.missing(self._arm if readable else None)
 
     @property
     def renew_command(self) -> str | None:

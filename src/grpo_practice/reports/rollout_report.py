@@ -189,10 +189,12 @@ class TranscriptsReport(Report):
 
     @property
     @override
-    def next_command(self) -> str:
-        """Command that lists the rollouts."""
+    def next_command(self) -> str | None:
+        """Command that lists the rollouts; None if all of them are shown."""
         if not self.rollouts:
             return self.listed.next_command
+        if len(self.rollouts) >= self.listed.matching.rollouts:
+            return None
         return f"grpo-practice rollouts list {self.listed.ref}{self.listed.filters}"
 
     @override

@@ -208,6 +208,7 @@ def _find(store: Store, choice: Choice) -> Found:
                 hint=f"its questions are 1 to {dataset.n}",
             )
         samples = {sample} if samples is None else samples & {sample}
+        flips = flips and {one: flip for one, flip in flips.items() if one in samples}
     return Found(run, branch, Wanted(step, samples, choice.failed), flips, compared)
 
 

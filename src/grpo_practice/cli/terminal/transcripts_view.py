@@ -73,6 +73,10 @@ def show_rollout_list(report: "RolloutsReport") -> None:
     )
     if report.compared:
         say(f"compared with: {report.compared}")
+    if flips and report.step is None:
+        right = sum(flip.right for flip in flips.values())
+        turned = f"{right} from wrong to right, {len(flips) - right} from right to wrong"
+        say(f"{count(len(flips), 'question')} flipped: {turned}; their rollouts:")
     if len(report.rollouts) < report.matching.rollouts:
         say(f"{len(report.rollouts):,} of {count(report.matching.rollouts, 'rollout')}")
         say(f"more: {on_database(report.more_command)}")
@@ -113,7 +117,8 @@ def show_whole(report: "TranscriptsReport", *, full: bool) -> None:
     chars = None if full else CHARS
     show_transcripts(report.rollouts, sys.maxsize, chars=chars, whole=True, teacher=report.teacher)
     say_how_many(report.shown, report.listed.matching.groups, report.more_command)
-    say_next(report.next_command)
+    if report.next_command is not None:
+        say_next(report.next_command)
 
 
 def say_how_many(shown: int, there: int, command: str) -> None:
