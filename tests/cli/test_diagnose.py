@@ -58,7 +58,7 @@ def test_each_finding_has_its_number_and_what_to_do(demo: Gp) -> None:
     )[0]
     right, wrong = (looked_at(demo, "demo", f"all {kind}") for kind in ("right", "wrong"))
     assert (right["n"], wrong["n"], right["of"]) == alike
-    assert f"{right['n']} of {right['of']} groups taught nothing: all of" in ran.out
+    assert f"{right['n']} of {right['of']} groups were not informative: all of" in ran.out
     assert demo(*next_words(ran.out)).code == 0
     assert {*KINDS} <= {
         of["about"] for of in demo("runs", "diagnose", "demo", "--json").document["findings"]
@@ -185,7 +185,7 @@ def test_a_practice_that_learnt_nothing_leads_here(shell: Shell) -> None:
     shell.type("practice", "--config", "math.yaml", "--set", "practice.grpo_n=2")
     change("UPDATE groups SET status = 'uniform', informative = 0, mean_reward = 1")
     ran = shell.gp("runs", "diagnose", "toy")
-    assert "24 of 24 groups taught nothing: all of their attempts are right" in ran.out
+    assert "24 of 24 groups were not informative: all of their attempts are right" in ran.out
 
 
 @pytest.mark.parametrize(

@@ -68,3 +68,12 @@ def test_columns_are_as_wide_as_what_hides_a_secret(
     table(["a", "b"], [(secret, "1"), ("x", "2")])
     shown = capsys.readouterr().out.splitlines()
     assert shown == ["a    b", "***  1", "x    2"]
+
+
+@pytest.mark.parametrize("columns", [40], indirect=True)
+def test_stages_leave_columns_out_and_break_no_word(demo: Gp, columns: int) -> None:
+    shown = demo("runs", "show", "demo").out.partition("95 % interval")[2]
+    rows = [line for line in shown.splitlines() if line.startswith(("play ", "merge "))]
+    assert len(rows) == 2
+    assert all(row.endswith("$0.00") for row in rows)
+    assert "columns left out on this narrow terminal: model\n" in shown

@@ -8,7 +8,7 @@ from grpo_practice.sim.experience_texts import flaw, text, truism
 from grpo_practice.sim.questions import LORE
 from grpo_practice.sim.world import EffectKind, World
 from grpo_practice.viewer.mathml import with_formulas
-from grpo_practice.viewer.pages import experience
+from grpo_practice.viewer.pages import experience, name
 
 
 def bare(latex: str) -> str:
@@ -62,3 +62,7 @@ def test_wrong_and_empty_texts_of_the_simulation_say_so(
 
 def test_a_truism_is_empty() -> None:
     assert flaw(truism(0)).startswith("empty on purpose")
+
+
+def test_a_name_breaks_after_a_slash_only() -> None:
+    assert name("a/eval/L0f<") == "a/<wbr>eval/<wbr>L0f&lt;"

@@ -35,7 +35,7 @@ def test_the_report_tells_how_training_went(database: Path) -> None:
     assert f"grpo-practice eval --run {RUN} --arms base,trained" in page.text
     assert "an adapter of rank 16 by dapo, 4 questions a step, 4 rollouts each" in page.text
     assert "Mean reward: 0.312 first, 0.562 last." in page.text
-    assert "Share of uniform groups: 0.75 first, 0.5 last." in page.text
+    assert "Share of groups that are not informative: 0.75 first, 0.5 last." in page.text
     assert "Loss: 0.5 first, 0 last." in page.text
     assert "t.db.train/toy.train/b1/step-000001" in page.text
     assert "Calls by stage" not in page.text

@@ -20,7 +20,6 @@ from grpo_practice.cli.options import (
 )
 from grpo_practice.cli.terminal.findings_view import show_findings
 from grpo_practice.cli.terminal.formatting import (
-    cached_share,
     confirm,
     count,
     duration,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from grpo_practice.reports.learning_findings import StepRow
     from grpo_practice.reports.run_list import RunsReport
-    from grpo_practice.reports.stored_runs import RunReport, StageCost
+    from grpo_practice.reports.stored_runs import RunReport
     from grpo_practice.reports.training import TrainedParts, UpdateRow
 
 
@@ -210,7 +209,7 @@ def _short_time(stored: str) -> str:
 
 def _show(report: "RunReport") -> None:
     from grpo_practice.cli.terminal.findings_view import show_findings
-    from grpo_practice.cli.terminal.health_view import retries, shrunk_groups
+    from grpo_practice.cli.terminal.health_view import retries, show_costs, shrunk_groups
     from grpo_practice.cli.terminal.reports_view import (
         coverage,
         funnel,
@@ -256,7 +255,10 @@ def _show(report: "RunReport") -> None:
         say("")
         show_steps(report.steps, {})
     if report.trained is not None:
+        say("")
         show_trained(report.steps, report.trained)
+    if report.scores:
+        say("")
     table(
         ["evaluation", "score", "95 % interval", "questions", "coverage"],
         [
@@ -269,7 +271,7 @@ def _show(report: "RunReport") -> None:
     for name, score in report.scores.items():
         if score.questions_unscorable:
             say(f"  {name}: {unscorable_count(score)}")
-    _show_costs(report.costs)
+    show_costs(report.costs)
     command = f"{PROGRAM} rollouts list {shlex.quote(run.name)}"
     command += " --failed" if run.kind == "eval" else ""
     if sum(report.outcomes.values()) and command != report.next_command:
@@ -301,40 +303,6 @@ def _passed(report: "RunReport") -> list[tuple[str, str]]:
     ]
 
 
-def _show_costs(costs: "Sequence[StageCost]") -> None:
-    """Print calls, tokens and money by stage, with cached tokens if an endpoint reports them."""
-    from grpo_practice.cli.terminal.health_view import stage_cost
-
-    cached = ["cached"] if any(c.tokens_cached is not None for c in costs) else []
-    table(
-        ["stage", "model", "calls", "tokens in", *cached, "tokens out", "cost"],
-        [
-            (
-                c.stage,
-                c.name,
-                str(c.calls),
-                _sum(c.tokens_in, c.uncounted),
-                *([_cached(c)] if cached else []),
-                _sum(c.tokens_out, c.uncounted),
-                stage_cost(c.usd, c.unpriced),
-            )
-            for c in costs
-        ],
-        right=["calls", "tokens in", "cached", "tokens out", "cost"],
-    )
-
-
-def _sum(known: int | None, uncounted: int) -> str:
-    """Format the total tokens of some calls; mark the total if some calls did not report theirs."""
-    return ("at least " if known is not None and uncounted else "") + tokens(known)
-
-
-def _cached(cost: "StageCost") -> str:
-    """Format the share of cached input; tools have no such share."""
-    no_request = cost.tokens_in == 0
-    return "-" if no_request else cached_share(cost.tokens_in, cost.tokens_cached) or "unknown"
-
-
 def diagnose(run: RunArgument, db: DbOption = None, json: JsonOption = False) -> None:
     """List the problems that affect a run's learning or score.
 
@@ -360,16 +328,27 @@ def show_trained(steps: "Sequence[StepRow]", trained: "TrainedParts") -> None:
 
     by_step = trained.by_step
     closed = [row for row in steps if row.closed and row.plan.step in by_step]
-    columns = ["reward", "taught", "uniform", "loss", "KL", "entropy", "gradient", "clipped"]
+    columns = [
+        "reward",
+        "informative",
+        "not informative",
+        "loss",
+        "KL",
+        "entropy",
+        "gradient",
+        "clipped",
+    ]
     columns += ["rate", "tokens", "time"]
     table(
         ["step", *columns],
         [_step(row, by_step[row.plan.step]) for row in closed],
         right=columns,
-        least=["rate", "clipped", "gradient", "tokens", "uniform", "entropy", "KL", "time"],
+        least=["rate", "clipped", "gradient", "tokens", "not informative", "entropy", "KL", "time"],
     )
     if trained.selection:
         say(f"selection: {selection_text(trained.selection)}")
+    if trained.checkpoints:
+        say("")
     table(
         ["checkpoint", "weights", "sha256", "folder"],
         [

@@ -29,6 +29,7 @@ def show_effects(report: "EffectsReport") -> None:
         right=["effect", "P(harm)"],
     )
     if any(one.bounds for one in found.experiences):
+        say("")
         headers = ["experience", "failed with it", "without it", "effect, failed as 0", "as 1"]
         table(headers, map(_failed, rows), right=headers[1:3])
     asked = f"{count(found.questions, 'question')} of {found.dataset} \u00d7 {found.k}"

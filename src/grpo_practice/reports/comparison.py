@@ -295,12 +295,13 @@ class ComparisonReport(Report):
         if contrast.verdict == "too few":
             difference += ", without an interval"
         else:
-            difference += f" (95 % interval {spread(*of.ci95)}, {p_value(contrast.p_adjusted)})"
+            difference += f" (95 % interval {spread(*of.ci95)})"
         lines = {
             "difference": difference,
             "questions": self._asked(contrast),
             "changed": f"{of.up:,} up, {of.down:,} down, {of.equal:,} equal",
             "without a score": _without_score(of),
+            "adjusted p": "" if contrast.verdict == "too few" else p_value(contrast.p_adjusted),
             "these questions can show": f"differences of {points(could)} points or more"
             if could
             else f"nothing: a verdict needs {FEWEST}"

@@ -67,12 +67,12 @@ def spread(low: float, high: float) -> str:
 
 
 def p_value(value: float) -> str:
-    """Format a p value as `p .007`, with more digits if rounding would cross the threshold."""
+    """Format a p value as `.007`, with more digits if rounding would cross the threshold."""
     if value < 0.0005:
-        return "p < .001"
+        return "< .001"
     told = (f"{value:.{digits}f}" for digits in range(3, 17))
     side = value < ALPHA
-    return f"p {next((p for p in told if (float(p) < ALPHA) == side), value)}".replace("0.", ".", 1)
+    return str(next((p for p in told if (float(p) < ALPHA) == side), value)).replace("0.", ".", 1)
 
 
 def change(ratio: float, less: str) -> str:

@@ -125,7 +125,7 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     yield counted(
         "all right",
         (of.right, of.all),
-        f"{_share(of.right, of.all)} groups taught nothing: all of their attempts are right",
+        f"{_share(of.right, of.all)} groups were not informative: all of their attempts are right",
         f"{learn} on harder questions, or with a smaller model: a group in which every attempt"
         " is right leaves nothing to compare",
         f"grpo-practice rollouts list {name}",
@@ -134,7 +134,7 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     yield counted(
         "all wrong",
         (of.wrong, of.all),
-        f"{_share(of.wrong, of.all)} groups taught nothing: all of their attempts are wrong",
+        f"{_share(of.wrong, of.all)} groups were not informative: all of their attempts are wrong",
         f"check that answers are read as intended; then raise {attempts}, or {learn} on"
         " easier questions",
         f"grpo-practice rollouts list {name} --failed",

@@ -27,11 +27,13 @@ STATUSES = ("all", "distilled", "uniform", "too_few", "failed", "scored")
 
 def group_words(run: RunRow) -> dict[str, str]:
     """Return the labels of group statuses that differ from the stored names."""
-    if run.kind == "train":
-        return {"scored": "taught", "too_few": "too few rewards"}
+    if not run.learns:
+        return {}
+    words = {"scored": "informative", "uniform": "not informative", "too_few": "too few rewards"}
     if run.kind == "practice":
-        return {"scored": "not compared", "distilled": "taught", "too_few": "too few rewards"}
-    return {}
+        words |= {"scored": "informative, not compared", "distilled": "informative"}
+        words |= {"failed": "informative, comparison failed"}
+    return words
 
 
 def step_page(store: Store, query: Query) -> Page:

@@ -114,7 +114,16 @@ def _training(course: Course) -> list[str]:
     lines = ["## Training", ""] if course.stretches or course.checkpoints else []
     steps = stretches(course.rows, course.trained, LISTED)
     lines += _table(
-        ["steps", "mean reward", "uniform", "loss", "KL", "entropy", "gradient norm", "clipped"],
+        [
+            "steps",
+            "mean reward",
+            "not informative",
+            "loss",
+            "KL",
+            "entropy",
+            "gradient norm",
+            "clipped",
+        ],
         (
             [
                 one.name,

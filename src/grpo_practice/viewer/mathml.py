@@ -100,7 +100,7 @@ class _Reader:
             raise _UnknownError
         if token == name:
             kind = "mn" if token[0].isdigit() else "mi" if token.isalpha() else "mo"
-            return _element(kind, token)
+            return _element(kind, "\u2212" if token == "-" else token)
         if name in ("frac", "dfrac", "tfrac"):
             return _element("mfrac", self._part(self._next()), self._part(self._next()))
         if name == "sqrt" and self.tokens[self.at : self.at + 1] != ["["]:

@@ -54,6 +54,7 @@ def _environment() -> Environment:
         "line": line,
         "body": body,
         "experience": experience,
+        "name": name,
         "reward": number,
         "share": share,
         "points": points,
@@ -77,6 +78,11 @@ def body(text: object, chars: int = BODY) -> str:
     """Return a stored text with its line breaks, and a note on the length of any cut."""
     # Cut first, because an untrusted text may be megabytes long.
     return visible(cut(str(text), chars))
+
+
+def name(text: object) -> Markup:
+    """Return the name of a run or a file, which a narrow page breaks only after a slash."""
+    return Markup("/<wbr>").join(line(text, 200).split("/"))
 
 
 def experience(text: object, chars: int = BODY) -> Markup:

@@ -127,7 +127,13 @@ def charts_of(found: Sequence[Stretch]) -> list[Chart]:
     losses = [one.loss for one in found]
     return [
         _chart("reward", "Mean reward", [one.reward for one in found], found, whole, scores),
-        _chart("uniform", "Share of uniform groups", [o.uniform for o in found], found, whole),
+        _chart(
+            "uniform",
+            "Share of groups that are not informative",
+            [o.uniform for o in found],
+            found,
+            whole,
+        ),
         _chart("loss", "Loss", losses, found, _span(losses)),
     ]
 

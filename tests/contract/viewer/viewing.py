@@ -19,7 +19,7 @@ from yarl import URL
 from grpo_practice import Workspace
 from tests.contract.project import running
 
-VOID = {"meta", "link", "br", "input", "line", "circle", "rect"}
+VOID = {"meta", "link", "br", "input", "line", "circle", "rect", "wbr"}
 
 
 class Page(HTMLParser):

@@ -29,8 +29,6 @@ QUESTION = 200
 """Maximum length of a question and of an answer."""
 ANSWER = 60
 """Maximum length of each of an arm's answers to a question."""
-NUMBERS = 24
-"""Width of the numeric columns of a question."""
 
 
 def show_comparison(report: "ComparisonReport") -> None:
@@ -143,7 +141,9 @@ def _show_contrast(report: "ComparisonReport", contrast: "Contrast") -> None:
     if report.each:  # the arms' answers follow together
         return
     before, after = report.headings(contrast)
+    numbers = len("moved by") + sum(max(len(name), 5) for name in (before, after))
     moved = contrast.moved[: MOST_MOVED if len(report.contrasts) == 1 else FEW_MOVED]
+    say("")
     table(
         ["moved by", before, after, "question"],
         [
@@ -151,7 +151,7 @@ def _show_contrast(report: "ComparisonReport", contrast: "Contrast") -> None:
                 points(q.by, signed=True),
                 reward(q.a),
                 reward(q.b),
-                brief(report.texts.get(int(q.key), ""), max(room() - NUMBERS - 3 * GAP, 20)),
+                brief(report.texts.get(int(q.key), ""), max(room() - numbers - 3 * GAP, 20)),
             )
             for q in moved
         ],

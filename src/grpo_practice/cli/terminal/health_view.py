@@ -1,15 +1,17 @@
 """Failures and costs in reports on the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from grpo_practice.cli.terminal.formatting import cached_share, count, tokens
+from grpo_practice.cli.terminal.formatting import cached_share, count, say, tokens
+from grpo_practice.cli.terminal.tables import table
 from grpo_practice.core.calls import NO_USAGE
 from grpo_practice.core.text import brief
 
 if TYPE_CHECKING:
     from grpo_practice.reports.answer_findings import Health
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
+    from grpo_practice.reports.stored_runs import StageCost
 
 LINE = 160
 """Maximum length of an error."""
@@ -116,3 +118,38 @@ def stage_cost(usd: float | None, unpriced: int) -> str:
     if usd is None:
         return "unknown"
     return ("at least " if unpriced else "") + dollars(round(usd * 1e6))
+
+
+def show_costs(costs: "Sequence[StageCost]") -> None:
+    """Print calls, tokens and money by stage, with cached tokens if an endpoint reports them."""
+    cached = ["cached"] if any(c.tokens_cached is not None for c in costs) else []
+    if costs:
+        say("")
+    table(
+        ["stage", "model", "calls", "tokens in", *cached, "tokens out", "cost"],
+        [
+            (
+                c.stage,
+                c.name,
+                str(c.calls),
+                _sum(c.tokens_in, c.uncounted),
+                *([_cached(c)] if cached else []),
+                _sum(c.tokens_out, c.uncounted),
+                stage_cost(c.usd, c.unpriced),
+            )
+            for c in costs
+        ],
+        right=["calls", "tokens in", "cached", "tokens out", "cost"],
+        least=["cached", "model", "calls"],
+    )
+
+
+def _sum(known: int | None, uncounted: int) -> str:
+    """Format the total tokens of some calls; mark the total if some calls did not report theirs."""
+    return ("at least " if known is not None and uncounted else "") + tokens(known)
+
+
+def _cached(cost: "StageCost") -> str:
+    """Format the share of cached input; tools have no such share."""
+    no_request = cost.tokens_in == 0
+    return "-" if no_request else cached_share(cost.tokens_in, cost.tokens_cached) or "unknown"

@@ -48,6 +48,7 @@ def show_eval(report: "EvalReport") -> None:
         ]
     )
     if report.by_source:
+        say("")
         table(
             ["source", "score", "95 % interval", "questions", "coverage"],
             [
