@@ -18,6 +18,8 @@ from tests.pictures_terminal import terminal_svg
 SCALE = 2
 MOST_BYTES = 200_000
 COLOURS = 64
+ROWS = 14
+"""Number of questions in the picture of questions."""
 
 
 async def main() -> None:
@@ -44,15 +46,16 @@ async def _show(url: str, scheme: Scheme) -> None:
     async with browsing(url, scheme=scheme, scale=SCALE) as window:
         await window.look(url)
 
-        async def top(sign: str) -> float:
-            box = await window.page.locator(f"[id='run-0-{sign}']").bounding_box()
+        async def top(place: str) -> float:
+            box = await window.page.locator(place).bounding_box()
             assert box is not None
             return float(box["y"])
 
-        experiences, questions, cost = [
-            await top(sign) for sign in ("experiences", "questions", "cost")
+        experiences, questions = [
+            await top(f"[id='run-0-{sign}']") for sign in ("experiences", "questions")
         ]
-        for name, y, end in (("report", 0, experiences), ("questions", questions, cost)):
+        row = await top(f"[id='run-0-questions'] ~ .box >> nth=0 >> tbody tr >> nth={ROWS}")
+        for name, y, end in (("report", 0, experiences), ("questions", questions, row + 16)):
             clip: Any = {"x": 0, "y": y, "width": WIDE, "height": end - y - 16}
             picture = await window.page.screenshot(clip=clip, full_page=True)
             (PICTURES / f"{name}-{scheme}.png").write_bytes(_small(picture))

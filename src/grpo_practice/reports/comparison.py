@@ -306,10 +306,10 @@ class ComparisonReport(Report):
             if could
             else f"nothing: a verdict needs {FEWEST}"
             if contrast.verdict == "too few"
-            else "unknown: all of them changed alike",
+            else "unknown: all changed by the same amount",
             f"needed to show {points(self.detect).removesuffix('.0')} points": "unknown"
             if needed is None
-            else f"about {count(needed, 'question')}",
+            else f"about {needed:,} questions",
             "an answer costs": self._answer_cost(contrast),
             "the practice cost": self._practice_cost(contrast),
             "looks at these questions": f"{look}"
@@ -372,5 +372,8 @@ def _without_score(of: Difference) -> str:
     """Return how the difference depends on answers without a score; empty if there are none."""
     if not (of.missing and of.worst and of.best):
         return ""
-    ends = spread(of.worst.mean, of.best.mean)
-    return f"{count(of.missing, 'answer')}; counted as wrong or right, the difference is {ends}"
+    against, with_it = (points(case.mean, signed=True) for case in (of.worst, of.best))
+    return (
+        f"{count(of.missing, 'answer')}; if all of them count against the change, the difference"
+        f" is {against} points, and if all count for it, {with_it}"
+    )
