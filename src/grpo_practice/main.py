@@ -26,6 +26,7 @@ from grpo_practice.cli import (
     init,
     practice,
     rollouts,
+    run_labels,
     runs,
     trust,
     verify,
@@ -87,6 +88,8 @@ app.command("trust", short_help="Trust other people's files that you have read."
 app.add_typer(data.app, name="data")
 runs.app.command()(compare.compare)
 runs.app.command()(runs.diagnose)
+runs.app.command()(run_labels.tag)
+runs.app.command()(run_labels.note)
 runs.app.command()(trace.trace)
 runs.app.command("export")(export.export_rows)
 runs.app.command("import")(export.import_runs)

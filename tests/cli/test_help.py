@@ -33,7 +33,7 @@ def test_all_commands_are_there() -> None:
         *("data upload", "data list", "data show", "data export", "data delete"),
         *("data split", "data sample"),
         *("runs list", "runs show", "runs delete", "runs compare", "runs diagnose"),
-        "runs trace",
+        *("runs trace", "runs tag", "runs note"),
         *("runs export", "runs import", "export-data"),
         *("rollouts list", "rollouts show"),
         *("experiences list", "experiences show", "experiences approve", "experiences reject"),

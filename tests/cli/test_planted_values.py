@@ -51,7 +51,7 @@ FREE: Mapping[str, str] = {
     "operations": "finding reason rule text",
     "rollout_bodies": "response",
     "rollouts": "error head",
-    "runs": "created_at",
+    "runs": "arm arm_change created_at note tags",
     "samples": "cluster level question source",
     "steps": "closed_at",
     "verdicts": "critique extracted",

@@ -49,6 +49,8 @@ STORY: Mapping[str, tuple[str, ...]] = {
     "data sample": ("data", "sample", "held", "-n", "4", "--name", "few"),
     "data export": ("data", "export", "few", "-o", "few.jsonl"),
     "data delete": ("data", "delete", "few", "--yes"),
+    "runs tag": ("runs", "tag", "demo", "good", "v2"),
+    "runs note": ("runs", "note", "demo/eval", "The agent without experiences."),
     "runs list": ("runs", "list"),
     "runs show": ("runs", "show", "demo"),
     "runs show of an evaluation": ("runs", "show", "demo/eval"),

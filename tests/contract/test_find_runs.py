@@ -67,7 +67,8 @@ def test_the_beginning_of_a_name_is_enough(demo: Gp, words: tuple[str, ...]) -> 
     assert demo(*words, newest[:-3]).out == whole.out
 
 
-def test_the_beginning_of_an_experiment_s_name_stands_for_its_own_run(demo: Gp) -> None:
+def test_the_beginning_of_a_part_stands_for_the_run_above_the_others(demo: Gp) -> None:
+    assert demo("runs", "show", "demo/ev").out == demo("runs", "show", "demo/eval").out
     assert demo("runs", "show", "dem").out == demo("runs", "show", "demo").out
     shown = demo("rollouts", "list", "dem:1")
     assert (shown.code, shown.out.replace("dem:1", "demo:1")) == (
@@ -101,10 +102,10 @@ def test_an_experiment_stands_for_its_only_run(demo: Gp) -> None:
 
 def test_a_beginning_of_several_names_is_refused_with_all_of_them(demo: Gp) -> None:
     first, second, *_ = listed(demo)
-    ran = demo("runs", "show", "demo/e")
-    assert ran.code == 2
-    assert ran.err == (
-        f"error: 'demo/e' stands for 3 runs\nhint: name one of them: {first}, {second}, demo/eval\n"
+    ran = demo("runs", "show", "demo/eval/L")
+    assert (ran.code, ran.err) == (
+        2,
+        f"error: 'demo/eval/L' stands for 2 runs\nhint: name one of them: {first}, {second}\n",
     )
 
 

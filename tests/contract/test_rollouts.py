@@ -27,11 +27,11 @@ def last_library(gp: Gp) -> str:
 def test_the_list_of_runs_says_dataset_model_and_score(demo: Gp) -> None:
     lines = [" ".join(line.split()) for line in demo("runs", "list").out.splitlines()[:5]]
     head, _, _, second, first = lines
-    assert head == "run score begun (UTC) kind status steps dataset model"
+    assert head == "run score begun (UTC) status kind dataset model agent steps"
     score = demo("runs", "show", "demo/eval", "--json").document["scores"]["demo/eval"]["mean"]
     assert first.startswith(f"demo/eval {score:.3f} ")
-    assert first.endswith(" eval done 5 of 5 test sim")
-    assert second.endswith(" practice done 4 of 4 practice sim")
+    assert first.endswith(" done eval test sim demo_agent 5 of 5")
+    assert second.endswith(" done practice practice sim demo_agent 4 of 4")
     runs = demo("runs", "list", "--json").document["runs"]
     assert runs[3]["score"] == pytest.approx(score)
     assert (runs[3]["dataset"], runs[3]["model"], runs[2]["score"]) == ("test", "sim", None)
@@ -52,7 +52,7 @@ def test_a_score_in_the_list_is_that_of_the_run_also_where_rollouts_are_missing(
 
 def test_an_evaluation_shows_what_it_asked_and_how_often(demo: Gp) -> None:
     text = demo("runs", "show", "demo/eval").out
-    facts = {line.split()[0]: " ".join(line.split()[1:]) for line in text.splitlines()}
+    facts = {line.split()[0]: " ".join(line.split()[1:]) for line in text.splitlines() if line}
     assert facts["dataset"] == "test, 40 questions"
     assert (facts["model"], facts["verify"]) == ("sim", "math")
     assert facts["k"] == "2 rollouts a question"

@@ -13,7 +13,8 @@ def test_runs_are_listed_with_what_is_simulated(demo: Gp) -> None:
     lines = demo("runs", "list").out.splitlines()
     first = " ".join(lines[1].split())
     assert re.match(
-        r"demo/eval/L\w{8} 0\.\d{3} \w{3} \d\d \d\d:\d\d eval done 5 of 5 test sim$", first
+        r"demo/eval/L\w{8} 0\.\d{3} \d\d-\d\d \d\d:\d\d done eval test sim demo_agent 5 of 5$",
+        first,
     )
     assert "  all are simulated, so they say nothing about a real model" in lines
     assert lines[-1].startswith("next: grpo-practice runs show demo/eval/L")

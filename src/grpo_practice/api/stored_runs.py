@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         TranscriptsReport,
     )
     from grpo_practice.reports.run_diagnosis import RunDiagnosis
-    from grpo_practice.reports.run_list import DeletedRuns, RunOptions, RunsReport
+    from grpo_practice.reports.run_list import DeletedRuns, LabelledRun, RunOptions, RunsReport
     from grpo_practice.reports.stored_runs import RunReport
     from grpo_practice.run.database import DatabaseCheck, DatabaseCopy
     from grpo_practice.run.hand_edits import EditedLibrary as EditedLibrary
@@ -153,6 +153,30 @@ class StoredRuns(DatabaseFile):
             with suppress(ConfigError):
                 return store.read(runs.named, run).kind == "train"
             return False
+
+    def label_run(
+        self,
+        run: str,
+        *,
+        add: Sequence[str] = (),
+        remove: Sequence[str] = (),
+        note: str | None = None,
+    ) -> "LabelledRun":
+        """Add and remove tags of a run, and replace its note; return its tags and its note.
+
+        A tag is one word. The note "" removes the note, and None keeps it.
+
+        Raises:
+            ConfigError: The run does not exist or lacks a tag to remove, or a text is not allowed.
+        """
+        from grpo_practice.reports.run_list import LabelledRun
+        from grpo_practice.store.queries import runs
+
+        with self._store() as store:
+            name = store.read(runs.named, run).name
+            if add or remove or note is not None:
+                store.label_run(name, add, remove, note)
+            return LabelledRun(store.read(runs.get, name))
 
     def runs_to_delete(self, *names: str, with_dependants: bool = False) -> list[str]:
         """Return the names of the runs that `delete_run` would delete, without changing anything.

@@ -1,8 +1,6 @@
 """`runs`: list, show, diagnose and delete runs."""
 
 import shlex
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -30,26 +28,19 @@ from grpo_practice.cli.terminal.formatting import (
     say_next,
     tokens,
 )
-from grpo_practice.cli.terminal.tables import GAP, facts, in_parts, room, show_conclusion, table
+from grpo_practice.cli.terminal.runs_view import show_list, time
+from grpo_practice.cli.terminal.tables import facts, show_conclusion, table
 from grpo_practice.core.findings import noteworthy
-from grpo_practice.core.text import brief
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grpo_practice.reports.learning_findings import StepRow
-    from grpo_practice.reports.run_list import RunsReport
     from grpo_practice.reports.stored_runs import RunReport
     from grpo_practice.reports.training import TrainedParts, UpdateRow
 
 
 app = typer.Typer(no_args_is_help=True, help="List runs, with their status and cost.")
-
-SIMULATED = " (simulated)"
-NAME = 24
-"""Maximum length of a dataset's or a model's name in the list."""
-LEAST = ("steps", "model", "dataset", "kind", "status")
-"""Columns that a narrow terminal omits, in this order."""
 
 RunArgument = Annotated[
     str,
@@ -69,7 +60,10 @@ def list_(
     ] = None,
     grep: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Only runs with this text in name, dataset or model."),
+        typer.Option(
+            metavar="TEXT",
+            help="Only runs with this text in name, arm, dataset, model, tags or note.",
+        ),
     ] = None,
     dataset: Annotated[
         str | None,
@@ -77,6 +71,9 @@ def list_(
     ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only runs that this model answered.")
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="TAG", help="Only runs with this tag; repeatable.")
     ] = None,
     last: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Only the N newest of these runs.")
@@ -91,12 +88,13 @@ def list_(
 
     Example: grpo-practice runs list --kind eval --last 10 --sort score
     """
-    ws = workspace(db)
-    report = ws.runs(kind=kind, grep=grep, dataset=dataset, model=model, last=last, sort=sort)
+    report = workspace(db).runs(
+        kind=kind, grep=grep, dataset=dataset, model=model, tags=tag or (), last=last, sort=sort
+    )
     if json:
         print_json(report.document())
         return
-    _show_list(report)
+    show_list(report)
     if report.runs:
         say_next(f"{PROGRAM} runs show {quote(report.runs[0].name)}")
     elif report.stored:
@@ -104,34 +102,6 @@ def list_(
         say_next(f"{PROGRAM} runs list")
     else:
         say(f"no runs yet; next: {PROGRAM} demo")
-
-
-def _show_list(report: "RunsReport") -> None:
-    runs = report.runs
-    all_simulated = len(runs) > 1 and all(run.simulated for run in runs)
-    mark = "" if all_simulated else SIMULATED
-    names = [run.name + (mark if run.simulated else "") for run in runs]
-    columns = {
-        "score": [reward(run.score) for run in runs],
-        "begun (UTC)": [_short_time(run.created_at) for run in runs],
-        "kind": [run.shown_kind for run in runs],
-        "status": [run.status for run in runs],
-        "steps": [
-            "-" if run.kind == "recorded" else f"{run.steps_closed} of {run.steps}" for run in runs
-        ],
-        "dataset": [brief(one.dataset or "-", NAME) for one in runs],
-        "model": [brief(one.model or "-", NAME) for one in runs],
-    }
-    table(
-        ["run", *columns],
-        zip(_in_room(names, columns), *columns.values(), strict=True),
-        right=["score", "steps"],
-        least=LEAST,
-    )
-    if runs and len(runs) < report.stored:
-        say(f"  {len(runs)} of {count(report.stored, 'run')}")
-    if all_simulated:
-        say("  all are simulated, so they say nothing about a real model")
 
 
 @app.command()
@@ -185,28 +155,6 @@ def delete(
     say_next(f"{PROGRAM} runs list")
 
 
-def _in_room(names: "Sequence[str]", columns: Mapping[str, "Sequence[str]"]) -> list[str]:
-    """Return the run names unbroken, so that they can be copied, if they fit.
-
-    Columns in `LEAST` are omitted to make room. If the names still do not fit, they are broken into
-    several lines.
-    """
-    others = [[name, *cells] for name, cells in columns.items() if name not in LEAST]
-    left = room() - sum(max(map(len, column)) + GAP for column in others)
-    return [name if len(name) <= left else in_parts(name, left) for name in names]
-
-
-def _time(stored: str) -> str:
-    """Format a stored time, which is in UTC, to the minute."""
-    return f"{stored[:10]} {stored[11:16]}"
-
-
-def _short_time(stored: str) -> str:
-    """Format a stored time as `ls -l` does: `Nov 26 18:39`, or `Nov 26 2025` for another year."""
-    at, now = datetime.fromisoformat(stored), datetime.now(UTC)
-    return f"{at:%b %d %H:%M}" if at.year == now.year else f"{at:%b %d %Y}"
-
-
 def _show(report: "RunReport") -> None:
     from grpo_practice.cli.terminal.findings_view import show_findings
     from grpo_practice.cli.terminal.health_view import retries, show_costs, shrunk_groups
@@ -233,9 +181,12 @@ def _show(report: "RunReport") -> None:
         passed += f" in {count(traffic.conversations, 'conversation')}{failed}"
     facts(
         [
-            ("status", f"{run.shown_kind}, {run.status}, begun {_time(run.created_at)} UTC"),
-            ("dataset", _asked(report)),
+            ("status", f"{run.shown_kind}, {run.status}, begun {time(run.created_at)} UTC"),
+            ("arm", run.arm or ""),
+            ("differs", f"from the arm before: {run.arm_change}" if run.arm_change else ""),
+            ("agent", report.agent or ""),
             ("model", report.model or ""),
+            ("dataset", _asked(report)),
             ("verify", report.verify or ""),
             *(_passed(report) if run.kind == "eval" else ()),
             ("branches", ", ".join(branches) if len(branches) > 1 else ""),
@@ -249,6 +200,8 @@ def _show(report: "RunReport") -> None:
             ("held", held(report.held, run.name)),
             ("base", f"sha256 {report.trained.base_sha[:16]}…" if report.trained else ""),
             ("trained", report.trained.recipe if report.trained else ""),
+            ("tags", " ".join(run.tags)),
+            ("note", run.note),
         ]
     )
     if practice and report.steps:

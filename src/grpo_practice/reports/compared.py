@@ -9,7 +9,7 @@ from typing import Literal
 
 from grpo_practice.core import stats
 from grpo_practice.core.errors import ConfigError
-from grpo_practice.core.prompts.system import block_sha, library_sha, without_block
+from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.stats import Question
 from grpo_practice.core.stats.paired import (
     Difference,
@@ -19,13 +19,13 @@ from grpo_practice.core.stats.paired import (
     difference,
     verdicts,
 )
-from grpo_practice.core.text import folded, unlike
+from grpo_practice.core.text import folded
 from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast, judged_of
 from grpo_practice.reports.conclusion import DETECT, Conclusion
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.side_by_side import answers_of, disagreed, means_of
 from grpo_practice.store import Store, branches, libraries, steps
-from grpo_practice.store.identity import INSTRUCTIONS, agent_of, diff, verify_of
+from grpo_practice.store.identity import agent_changes, verify_of
 from grpo_practice.store.queries import arms, looks, runs, scores
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.run_names import eval_name
@@ -34,10 +34,6 @@ from grpo_practice.verify.answers import gold_texts
 
 SHOWN_PAIRS = 5
 """Number of questions on which arms disagree whose answers are shown."""
-NAMES = frozenset({"agent.agent.name", "evaluation.agent.agent.name"})
-"""Keys of the agent's name, which no model reads."""
-SHOWN = 60
-"""Maximum number of characters shown from a value that differs between two arms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,17 +223,8 @@ def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:
     notes = list[str]()
     if apart := _apart(baseline.arm, other.arm):
         notes.append(apart)
-    was, now = (agent_of(side.branch.identity) for side in (baseline, other))
-    for change in diff(was, now):
-        if change.key in NAMES:
-            continue
-        values = str(change.was), str(change.now)
-        if change.key == INSTRUCTIONS and any(map(block_sha, values)):
-            # An exported agent's instructions include its library; compare only the rest.
-            values = without_block(values[0]), without_block(values[1])
-        if values[0] != values[1]:
-            shown = " → ".join(text or "nothing" for text in unlike(*values, SHOWN))
-            notes.append(f"they also differ in {change.key}: {shown}")
+    changes = agent_changes(baseline.branch.identity, other.branch.identity)
+    notes += [f"they also differ in {change}" for change in changes]
     chosen = (_chosen(store, side) for side in (baseline, other))
     return [*notes, *(note for note in chosen if note)]
 

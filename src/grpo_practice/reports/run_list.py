@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from shlex import quote
 from typing import ClassVar, Literal, TypedDict, Unpack, get_args
 
 from typing_extensions import override
@@ -18,7 +19,7 @@ RunOrder = Literal["begun", "score"]
 """Order of a list of runs: newest first, or highest score first."""
 KINDS: tuple[ShownKind, ...] = get_args(ShownKind)
 SORTS: tuple[RunOrder, ...] = get_args(RunOrder)
-NOTHING = Asked(None, None)
+NOTHING = Asked(None, None, None)
 
 
 class RunOptions(TypedDict, total=False):
@@ -27,9 +28,11 @@ class RunOptions(TypedDict, total=False):
     kind: ShownKind | None
     """Kind of run."""
     grep: str | None
-    """Text in the name, the dataset or the model of a run, in any case."""
+    """Text in the name, arm, dataset, model, tags or note of a run, in any case."""
     dataset: str | None
     model: str | None
+    tags: Sequence[str]
+    """Tags that a run must have."""
     last: int | None
     """Maximum number of runs; the newest are kept."""
     sort: RunOrder
@@ -56,11 +59,36 @@ class DeletedRuns(Report):
         return [(f"deleted {count(len(self.runs), 'run')}",), *((name,) for name in self.runs)]
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class LabelledRun(Report):
+    """The labels of a run: its tags and its note."""
+
+    schema: ClassVar = "grpo-practice.labelled-run/1"
+    in_document: ClassVar = ("run.name", "run.tags", "run.note")
+
+    run: RunRow
+
+    @property
+    @override
+    def next_command(self) -> str:
+        """Command that lists the runs with these tags."""
+        tags = "".join(f" --tag {quote(tag)}" for tag in self.run.tags)
+        return f"grpo-practice runs list{tags}"
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for the tags and for the note."""
+        run = self.run
+        return [(run.name,), ("tags", " ".join(run.tags) or "none"), ("note", run.note or "none")]
+
+
 @dataclass(frozen=True, slots=True)
 class ListedRun(RunRow):
     """A run with its dataset, model and score."""
 
     dataset: str | None
+    agent: str | None
+    """Name of the agent in its configuration; None for a recorded run."""
     model: str | None
     """Model that answers; None if the agent's configuration does not name a model."""
     score: float | None
@@ -137,7 +165,9 @@ def _matches(run: RunRow, of: Asked, choice: RunOptions) -> bool:
     facts = (run.shown_kind, of.dataset, of.model)
     if any(one not in (None, fact) for one, fact in zip(wanted, facts, strict=True)):
         return False
-    texts = (run.name, of.dataset or "", of.model or "")
+    if not {*choice.get("tags", ())} <= {*run.tags}:
+        return False
+    texts = (run.name, run.arm or "", of.dataset or "", of.model or "", *run.tags, run.note)
     sought = (choice.get("grep") or "").casefold()
     return any(sought in text.casefold() for text in texts)
 
@@ -147,4 +177,4 @@ def _listed(store: Store, run: RunRow, asked: Mapping[str, Asked]) -> ListedRun:
     if run.has_score and run.head_branch and run.steps_closed >= run.steps:
         score = store.read(scores.mean_score, store.read(branches.load, run.head_branch))
     facts = {field.name: getattr(run, field.name) for field in fields(RunRow)}
-    return ListedRun(**facts, dataset=of.dataset, model=of.model, score=score)
+    return ListedRun(**facts, dataset=of.dataset, agent=of.agent, model=of.model, score=score)

@@ -24,7 +24,7 @@ from grpo_practice.reports.learning_findings import (
 from grpo_practice.reports.run_list import as_it_stands
 from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
 from grpo_practice.store.distillation import Distillation
-from grpo_practice.store.identity import overlap_of, verify_of
+from grpo_practice.store.identity import agent_name, overlap_of, verify_of
 from grpo_practice.store.queries import history, run_health, runs, scores
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.history import BranchRow
@@ -61,7 +61,8 @@ class RunReport(Report):
 
     schema: ClassVar = "grpo-practice.run/1"
     in_document: ClassVar = (
-        *("run", "dataset", "model", "verify", "k", "played", "traffic", "branches", "steps"),
+        *("run", "dataset", "agent", "model", "verify", "k", "played", "traffic", "branches"),
+        "steps",
         *("distillation", "findings", "held", "outcomes", "scores", "conclusion", "costs"),
         *("trained", "health", "reproducible"),
     )
@@ -91,6 +92,8 @@ class RunReport(Report):
     """Number of a practice run's new texts that are waiting for approval."""
     dataset: DatasetRow | None = None
     """Dataset of the newest branch; None if the run has none."""
+    agent: str | None = None
+    """Name of the agent in its configuration; None for a recorded run."""
     model: str | None = None
     """Model that answers; None if the agent's configuration does not name a model."""
     k: int | None = None
@@ -238,6 +241,7 @@ def run_report(store: Store, name: str) -> RunReport:
         if branch and run.kind == "practice"
         else 0,
         store.read(datasets.by_id, branch.dataset_id) if branch and branch.dataset_id else None,
+        agent_name(branch.identity) if branch else None,
         branch.agent.model if branch else None,
         branch.agent.k if branch else None,
         conclusion,

@@ -16,6 +16,7 @@ from grpo_practice.core.events import Emit, Event, Notice, silent
 from grpo_practice.core.text import nearest
 from grpo_practice.core.types import Library
 from grpo_practice.practice.placebo_arms import FILLER_AS_LONG, filler, size
+from grpo_practice.run.arm_names import with_names
 from grpo_practice.run.configs import eval_config, names_dataset
 from grpo_practice.run.direct_library import (
     DirectJob,
@@ -144,7 +145,7 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
     # All arms announce the same destinations of keys; announce each once.
     together.announcements[:] = dict.fromkeys(chain.from_iterable(announced))
     ordered = {name: replace(jobs[name], session=together) for name in request.arms}
-    return ArmsJob(together, request, ordered, direct, weights)
+    return ArmsJob(together, request, with_names(session.store, ordered), direct, weights)
 
 
 def _weights(store: Store, request: ArmsRequest, learnt: LibraryRef | None) -> Exported | None:
@@ -363,6 +364,7 @@ async def with_direct(job: ArmsJob) -> ArmsJob:
     # `prepare_arms` has already given the notices about this evaluation.
     evaluation = _evaluation(replace(job.session, emit=silent), "direct", job.request, library)
     evaluations = {**job.evaluations, "direct": replace(evaluation, session=job.session)}
+    evaluations = with_names(job.session.store, evaluations)
     _check_different(evaluations)
     return replace(job, evaluations=evaluations, direct=None)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_practice.config import Loaded
@@ -42,6 +43,7 @@ from grpo_practice.run.specs import DEFAULT_LIMITS, EvalTarget, eval_spec
 from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import EFFECT, Branch, DatasetRow, RunSpec, StepRow
+from grpo_practice.store.run_labels import ArmName
 from grpo_practice.verify.resolve import VerifyFunction
 
 if TYPE_CHECKING:
@@ -88,7 +90,11 @@ def prepare_eval(session: Session, request: EvalRequest) -> EvalJob:
     objects = python_objects(request.agent, request.verify)
     loaded, target = eval_config(session.store, request, objects)
     session = session_of(session, request, loaded, target.name)
-    return eval_job(session, loaded, target, objects, limit=request.limit)
+    job = eval_job(session, loaded, target, objects, limit=request.limit)
+    typed = request.library or request.agent
+    if isinstance(typed, str | Path):
+        job = replace(job, spec=replace(job.spec, arm=ArmName(str(typed))))
+    return job
 
 
 def eval_job(

@@ -10,11 +10,20 @@ from typing import Any
 
 from grpo_practice.core.errors import ChangedKey
 from grpo_practice.core.hashing import digest, text_sha
-from grpo_practice.core.prompts.system import block_sha, library_sha, system_prompt
+from grpo_practice.core.prompts.system import (
+    block_sha,
+    library_sha,
+    system_prompt,
+    without_block,
+)
+from grpo_practice.core.text import unlike
 from grpo_practice.core.types import Library
 from grpo_practice.store.records import EFFECT, AgentRecord, RunSpec
 
 Identity = Mapping[str, Any]
+
+SHOWN = 60
+"""Maximum number of characters shown from a value that differs between two agents."""
 
 METHOD = "practice.method"
 AGENT_SHA = "agent.sha256"
@@ -107,6 +116,27 @@ def scoring_of(identity: Identity) -> dict[str, Any]:
 def agent_of(identity: Identity) -> dict[str, Any]:
     """Return the keys of an identity that define the agent, without a prefix."""
     return {k: value for k, value in scoring_of(identity).items() if k.startswith("agent.")}
+
+
+def agent_name(identity: Identity) -> str | None:
+    """Return the name of the agent in its configuration; None for a recorded run."""
+    return agent_of(identity).get("agent.agent.name")
+
+
+def agent_changes(was: Identity, now: Identity) -> list[str]:
+    """Return what differs between two agents, as `key: was → now`."""
+    found = list[str]()
+    for change in diff(agent_of(was), agent_of(now)):
+        if change.key == "agent.agent.name":  # no model reads it
+            continue
+        values = str(change.was), str(change.now)
+        if change.key == INSTRUCTIONS and any(map(block_sha, values)):
+            # An exported agent's instructions include its library; compare only the rest.
+            values = without_block(values[0]), without_block(values[1])
+        if values[0] != values[1]:
+            shown = " → ".join(text or "nothing" for text in unlike(*values, SHOWN))
+            found.append(f"{change.key}: {shown}")
+    return found
 
 
 def instructions_of(identity: Identity) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from grpo_practice.core.types import Distilled, Edit, Library, PlannedStep, Rollout
+from grpo_practice.store.run_labels import ArmName, RunLabels
 
 RunKind = Literal["practice", "eval", "train"]
 ShownKind = Literal["practice", "train", "eval", "effect", "recorded"]
@@ -80,6 +81,7 @@ class RunSpec:
     k: int
     seed: int | None = None
     base_model: str | None = None  # of a training run; for `k` and `seed`, see `AgentRecord`
+    arm: ArmName | None = None  # None if no agent or library was typed
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Prompt texts by name; a resumed run uses the texts stored at its start."""
     library: Library = field(default_factory=Library)
@@ -94,8 +96,7 @@ class RunSpec:
     """`student_at` and `judge_at` → `Endpoint.address`, secrets included; {} if they are unknown.
     Only evaluations lend answers, so only they have addresses."""
     fence_key: bytes | None = field(default=None, repr=False)
-    """Secret for the fences of a new run; None creates one. A run that scores another run reuses
-    that run's secret: both store a prompt under the same address, so that it is paid for once."""
+    """Secret of a new run's fences; None creates one. A rejudge reuses its source's secret."""
 
 
 class Segment(NamedTuple):
@@ -225,8 +226,7 @@ class GroupRow:
 class Part(NamedTuple):
     """The attempts of a group that were shown the same experiences."""
 
-    left_out: Set[str]
-    """IDs of the library's experiences that were not in the prompt."""
+    left_out: Set[str]  # IDs of the library's experiences that were not in the prompt
     reward: float
     """Mean over its `scored` attempts."""
     scored: int
@@ -365,7 +365,7 @@ class DatasetRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRow:
+class RunRow(RunLabels):
     """A run, for lists and look-ups."""
 
     name: str

@@ -27,6 +27,7 @@ from grpo_practice.store import (
     libraries,
     recorded_runs,
     rollouts,
+    run_labels,
     steps,
     trained_steps,
     transfer,
@@ -177,6 +178,8 @@ class Store(OpenStore):
             begun = list[Branch]()
             for spec, plan in wanted:
                 branch = branches.begin(db, spec, restart_step=restart_step, again=again)
+                if spec.arm is not None:
+                    run_labels.name_arm(db, spec.name, spec.arm)
                 if plan is not None:
                     rows = steps.on_line(db, branch)
                     steps.plan(db, branch, rows, plan(branch, rows))
@@ -266,6 +269,12 @@ class Store(OpenStore):
         """Take runs in from a file with this schema that nobody else uses; see `transfer`."""
         copy = partial(transfer.transfer, folder=self.path.name, imported=True)
         return self._write(lambda db: copy(db, source, runs, names=names))
+
+    def label_run(
+        self, run: str, add: Sequence[str], remove: Sequence[str], note: str | None
+    ) -> None:
+        """Add and remove tags of a run, and replace its note; see `run_labels.label`."""
+        self._write(lambda db: run_labels.label(db, run, add, remove, note))
 
     # The work of a run
 

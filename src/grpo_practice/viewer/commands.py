@@ -27,8 +27,8 @@ def view(
 ) -> None:
     """View runs in a browser, down to every message, even while they are running; until Ctrl-C.
 
-    Pages are served only on this machine, and only at the printed secret address. The database is
-    not changed. With --json, the document is printed when the pages are ready.
+    Pages are served only on this machine, and only at the printed secret address. They change only
+    tags and notes of runs. With --json, the document is printed when the pages are ready.
 
     Example: grpo-practice view --open
     """

@@ -18,7 +18,8 @@ ROWS = 50
 def compare_page(store: Store, query: Query) -> Page:
     """Return the page that compares two runs: the verdict and the changed questions."""
     a, b = query.optional("a"), query.optional("b")
-    names = [run.name for run in runs_report(store).runs if run.has_score or run.kind == "practice"]
+    listed = runs_report(store).runs
+    names = [run.name for run in listed if run.has_score or run.kind == "practice"]
     if a is None or b is None:
         choice = {"names": names, "a": a or "", "b": b or "", "alike": alike(store)}
         return Page("view/compare_choice.html", choice)
@@ -31,6 +32,7 @@ def compare_page(store: Store, query: Query) -> Page:
         "a": a,
         "b": b,
         "names": names,
+        "rows_of": {run.name: run for run in listed},
         "report": report,
         "contrast": contrast,
         "conclusion": report.conclusion(contrast),

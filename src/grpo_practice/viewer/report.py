@@ -148,6 +148,9 @@ class Part:
             cost += f", without {count(unpriced, 'call')} whose price is unknown"
         found = [
             ("status", f"{run.shown_kind}, {run.status}, {done}"),
+            ("arm", run.arm or ""),
+            ("differs from the arm before", run.arm_change or ""),
+            ("agent", report.agent or ""),
             ("model", report.model or ""),
             (
                 "dataset",
@@ -157,6 +160,8 @@ class Part:
             *self._trained,
             ("spent", cost if self.has_costs else ""),
             ("started", when(run.created_at)),
+            ("tags", " ".join(run.tags)),
+            ("note", run.note),
         ]
         return [(name, value) for name, value in found if value]
 

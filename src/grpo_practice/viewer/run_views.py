@@ -11,7 +11,7 @@ from grpo_practice.store import Store, branches, steps, trained_steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import RunRow, ShownKind, StepRow, UpdateRow
 from grpo_practice.viewer import charts
-from grpo_practice.viewer.address import Page, Query
+from grpo_practice.viewer.address import Page, Query, link
 from grpo_practice.viewer.group_views import group_words
 from grpo_practice.viewer.report import Part
 from grpo_practice.viewer.shown_rollouts import ShownRollouts
@@ -26,20 +26,32 @@ def runs_page(store: Store, query: Query) -> Page:
     """Return a page of the list of runs."""
     kind: Literal[ShownKind, "all"] = query.choice("kind", "all", *KINDS)
     sort = query.choice("sort", *SORTS)
-    grep = query.optional("grep")
-    report = runs_report(store, kind=None if kind == "all" else kind, grep=grep, sort=sort)
+    grep, tags = query.optional("grep"), (query.optional("tag") or "").split()
+    wanted = None if kind == "all" else kind
+    report = runs_report(store, kind=wanted, grep=grep, tags=tags, sort=sort)
     shown, links = query.paged(report.runs, RUNS)
     values = {
         "report": report,
         "rows": shown,
+        "all_simulated": bool(report.runs) and all(run.simulated for run in report.runs),
         "kind": kind,
         "kinds": KINDS,
         "grep": grep or "",
+        "tag": " ".join(tags),
         "sort": sort,
         **links,
         "database": store.path.name,
     }
     return Page("view/runs.html", values)
+
+
+def label_run(store: Store, query: Query) -> str:
+    """Set the tags and the note of a run as the form on its page says; return that page."""
+    run = store.read(runs.named, query.text("run"))
+    tags = (query.optional("tags") or "").split()
+    removed = [tag for tag in run.tags if tag not in tags]
+    store.label_run(run.name, tags, removed, query.optional("note") or "")
+    return link("/run", run=run.name)
 
 
 @dataclass(frozen=True, slots=True)

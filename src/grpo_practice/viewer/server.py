@@ -46,7 +46,8 @@ HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
+    # With no-referrer, browsers hide the origin of a form, which `Door.check` needs.
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
@@ -75,6 +76,11 @@ VIEWS: Mapping[str, View] = {
     "/search": list_views.search_page,
 }
 """Path → function that reads its page."""
+
+Edit = Callable[[Store, Query], str]
+"""Function that changes the database as a form says, and returns the page to show next."""
+EDITS: Mapping[str, Edit] = {"/label": run_views.label_run}
+"""Path → function that changes the database; nothing else in the viewer writes."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -119,11 +125,15 @@ class Door:
             RequestError: The request is not allowed.
         """
         check_caller(request.headers)
-        if request.method not in ("GET", "HEAD"):
+        first, _, rest = request.path.removeprefix("/").partition("/")
+        edits = request.method == "POST" and f"/{rest}" in EDITS
+        if request.method not in ("GET", "HEAD") and not edits:
             raise RequestError(
                 f"{request.method} is not allowed here: pages are read-only", status=405
             )
-        first, _, rest = request.path.removeprefix("/").partition("/")
+        # `check_caller` has rejected any other origin, but a caller may send none.
+        if edits and "Origin" not in request.headers:
+            raise RequestError("only a form of these pages may change the database", status=403)
         # As bytes, because compare_digest() raises for text that is not ASCII.
         if hmac.compare_digest(first.encode(errors="replace"), self.token.encode()):
             return None
@@ -171,8 +181,19 @@ def application(
 
         return answer
 
+    def form(edit: Edit) -> Callable[[web.Request], Any]:
+        async def answer(request: web.Request) -> web.Response:
+            sent = await request.post()
+            query = Query({name: text for name, text in sent.items() if isinstance(text, str)})
+            work = partial(_edit, path, edit, query)
+            to = await asyncio.get_running_loop().run_in_executor(readers, work)
+            return web.Response(status=303, headers={"Location": to})
+
+        return answer
+
     app = web.Application(middlewares=[_guard(door, unexpected)])
     app.add_routes([web.get(f"/{door.token}{at}", page(v)) for at, v in VIEWS.items()])
+    app.add_routes([web.post(f"/{door.token}{at}", form(e)) for at, e in EDITS.items()])
     room = files("grpo_practice.viewer")
     for at, (names, kind) in ASSETS.items():
         text = "".join(room.joinpath(name).read_text("utf-8") for name in names)
@@ -214,6 +235,11 @@ def _read(path: Path, view: View, query: Query, under_way: set[Store]) -> str:
         # Render after closing, because an open read transaction keeps SQLite from truncating the
         # WAL.
         return render(made.template, **SHARED, query=query, **made.values)
+
+
+def _edit(path: Path, edit: Edit, query: Query) -> str:
+    with damage_explained(path), Store(path) as store:
+        return edit(store, query)
 
 
 SHARED: Mapping[str, Any] = {"link": link}

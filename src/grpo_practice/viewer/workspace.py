@@ -101,7 +101,7 @@ class Pages(Core):
     ) -> None:
         """Show the runs as web pages on this machine, until the task is cancelled.
 
-        The viewer writes nothing to the database, and runs may continue while it is open.
+        The viewer writes only tags and notes of runs, and runs may continue while it is open.
 
         Args:
             port: Port to listen on; 0 picks a free one.

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -12,7 +13,7 @@ from yarl import URL
 from grpo_practice import Workspace
 from tests.contract.hostile_texts import fill
 from tests.contract.project import Project, evaluated, served
-from tests.contract.viewer.viewing import Page, crawl, is_well_made, viewing
+from tests.contract.viewer.viewing import Page, Viewer, crawl, is_well_made, viewing
 
 PATHS = (
     *("/", "/run", "/step", "/group", "/rollout", "/rollouts", "/questions", "/failures"),
@@ -22,7 +23,7 @@ CONTENT = "Content-Security-Policy"
 SAFE = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
@@ -317,3 +318,55 @@ async def test_a_run_is_renewed_while_it_goes_on_and_no_longer(tmp_path: Path) -
         _, part = await viewer.get("/live", run="toy")
         assert "hx-trigger" not in part
         assert "72 of 72" in part
+
+
+async def sent(viewer: Viewer, path: str = "/label", **more: Any) -> int:
+    """Send the form of a run's page, and return the status of the answer."""
+    form = {"run": "toy", "tags": "good v2", "note": "<i>one</i>\r\ntwo"}
+    url = f"{viewer.base}{path}"
+    given: dict[str, Any] = {"data": form, "headers": {"Origin": viewer.origin}} | more
+    async with viewer.session.post(url, allow_redirects=False, **given) as answer:
+        assert answer.headers.get("Location") in (None, "./run?run=toy")
+        assert answer.headers["Referrer-Policy"] == "same-origin"
+        return answer.status
+
+
+async def test_tags_and_note_are_set_on_the_page_of_a_run(project: Project) -> None:
+    async with viewing(project.db) as viewer:
+        before = await viewer.page("/run", run="toy")
+        assert ("action", "./label") in before.attributes
+        assert await sent(viewer) == 303
+        _, text = await viewer.get("/run", run="toy")
+        assert "&lt;i&gt;one&lt;/i&gt;\ntwo" in text
+        assert "<i>" not in text
+        page = Page(text)
+        is_well_made(page)
+        assert "./?tag=good" in page.links
+        assert "toy" in (await viewer.page("/", tag="v2 good")).text
+        assert "No runs match." in (await viewer.page("/", tag="v3")).text
+        assert "./run?run=toy" in (await viewer.page("/", grep="ONE</I>")).links
+        run = Workspace(project.db).run("toy").run
+        assert (run.tags, run.note) == (("good", "v2"), "<i>one</i>\ntwo")
+        assert await sent(viewer, data={"run": "toy", "tags": "v2"}) == 303
+        run = Workspace(project.db).run("toy").run
+        assert (run.tags, run.note) == (("v2",), "")
+
+
+async def test_nobody_else_sets_tags(project: Project) -> None:
+    async with viewing(project.db) as viewer:
+        for headers in ({}, {"Origin": "null"}, {"Origin": "http://evil.example"}):
+            assert await sent(viewer, headers=headers) == 403
+        evil = {"Origin": viewer.origin, "Sec-Fetch-Site": "cross-site"}
+        assert await sent(viewer, headers=evil) == 403
+        async with viewer.session.get(f"{viewer.base}/label?run=toy&tags=x") as answer:
+            assert answer.status == 405
+        headers = {"Origin": viewer.origin}
+        for path in ("/label", f"/{'x' * 43}/label"):
+            url = f"{viewer.origin}{path}"
+            async with viewer.session.post(url, data={"run": "toy"}, headers=headers) as answer:
+                assert answer.status in (403, 405)
+        assert await sent(viewer, "/run") == 405
+        assert await sent(viewer, data={"run": "nobody"}) == 404
+        assert await sent(viewer, data={"run": "toy", "tags": "a,b"}) == 404
+        run = Workspace(project.db).run("toy").run
+        assert (run.tags, run.note) == ((), "")

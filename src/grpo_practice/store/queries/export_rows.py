@@ -49,6 +49,11 @@ class ExportRow:
     library: str | None
     """Library in its prompt, such as `L12`; None without a library."""
     finished_at: str
+    arm: str | None
+    """Agent or library that the run measures, as typed."""
+    tags: str
+    """Tags of the run, separated by spaces."""
+    note: str
 
     @property
     def place(self) -> Place:
@@ -59,7 +64,7 @@ class ExportRow:
 _COLUMNS = f"""s.branch_id AS branch, s.step, s.epoch, r.slot, r.attempt, r.sample_id, q.question,
   q.answer AS gold, t.response AS answer, v.extracted, v.reward, {OUTCOME},
   r.tokens_in, r.tokens_out, r.cost_micro / 1e6 AS usd, r.model_ms / 1000.0 AS seconds,
-  'L' || r.library_id AS library, r.finished_at"""
+  'L' || r.library_id AS library, r.finished_at, u.arm, u.tags, u.note"""
 
 
 def question_numbers(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
@@ -89,9 +94,10 @@ def export_page(
             break
         rows = db.execute(
             f"""SELECT {_COLUMNS} {ROLLOUTS} {QUESTIONS}
-                 JOIN rollout_bodies t ON t.rollout_id = r.rollout_id WHERE {where}
+                 JOIN rollout_bodies t ON t.rollout_id = r.rollout_id
+                 JOIN runs u ON u.run_id = ? WHERE {where}
                  ORDER BY s.step, r.slot, r.attempt LIMIT ?""",
-            (*values, n - len(found)),
+            (branch.run, *values, n - len(found)),
         )
         found += [_row(branch.run, row, numbers) for row in rows]
     return found

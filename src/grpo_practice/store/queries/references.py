@@ -54,6 +54,15 @@ def origin(db: sqlite3.Connection, library_id: int) -> Origin | None:
     return Origin(row["run_id"], row["branch_id"], row["step"]) if row else None
 
 
+def edited_from(db: sqlite3.Connection, library_id: int) -> int | None:
+    """Return the library that a person edited into this one; None if no person did."""
+    row = db.execute(
+        "SELECT parent_id FROM libraries WHERE library_id = ? AND cause IN ('edit', 'approve')",
+        (library_id,),
+    ).fetchone()
+    return row["parent_id"] if row else None
+
+
 def step_before(db: sqlite3.Connection, library_id: int) -> int:
     """Return the step whose library this one derives from; -1 if there is no such step."""
     row = db.execute(

@@ -18,6 +18,7 @@ SHOWN = 8
 _SELECT = """
 SELECT r.run_id AS name, r.exp_id, r.kind, r.purpose, r.parent_run_id AS parent_run, r.parent_step,
        r.head_branch, r.status, r.simulated, r.created_at, r.imported NOTNULL AS imported,
+       r.arm, r.arm_change, r.tags, r.note,
        (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id) AS steps,
        (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id
            AND s.status IN ('closed', 'merge_failed')) AS steps_closed,
@@ -56,21 +57,24 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The dataset that a run plays, and the model that answers."""
+    """The dataset that a run plays, and the agent and the model that answer."""
 
     dataset: str | None
+    agent: str | None
     model: str | None
     """Model; None for an agent whose configuration names no model."""
 
 
 def asked(db: sqlite3.Connection) -> dict[str, Asked]:
-    """Return run → dataset and model of its newest branch, for runs that have a dataset."""
+    """Return run → dataset, agent and model of its newest branch, for runs that have a dataset."""
     rows = db.execute(
-        """SELECT r.run_id, d.name, b.model FROM runs r
+        """SELECT r.run_id, d.name, b.model,
+                  coalesce(b.identity ->> '$."agent.agent.name"',
+                           b.identity ->> '$."evaluation.agent.agent.name"') FROM runs r
              JOIN branches b ON b.branch_id = r.head_branch
              JOIN datasets d ON d.dataset_id = b.dataset_id"""
     )
-    return {run: Asked(dataset, model) for run, dataset, model in rows}
+    return {run: Asked(dataset, agent, model) for run, dataset, model, agent in rows}
 
 
 def all_runs(db: sqlite3.Connection) -> list[RunRow]:
@@ -96,7 +100,8 @@ def get(db: sqlite3.Connection, name: str) -> RunRow:
 def named(db: sqlite3.Connection, text: str) -> RunRow:
     """Return the run that a person names by its name, its `exp_id` or the beginning of its name.
 
-    The beginning of an experiment's name stands for the run that is called like the experiment.
+    If all runs that begin so lie below the run whose last part the text begins, as `demo/eval`
+    below `demo`, it stands for that run.
 
     Raises:
         ConfigError: The text stands for no run, or for several.
@@ -106,13 +111,12 @@ def named(db: sqlite3.Connection, text: str) -> RunRow:
     known = _newest(db)
     found = dict(pair for pair in known if pair[1] == text)
     found = found or dict(pair for pair in known if pair[0].startswith(text))
-    experiments = set(found.values())
-    if len(experiments) == 1 and experiments <= found.keys():
-        found = {name: name for name in experiments}
-    if len(found) > 1:
+    top = min(found, key=len, default=text)
+    below = all(name == top or name.startswith(f"{top}/") for name in found)
+    if len(found) > 1 and (not below or "/" in top[len(text) :]):
         hint = f"name one of them: {_listed(list(found))}"
         raise ConfigError(f"{text!r} stands for {len(found)} runs", hint=hint)
-    return get(db, next(iter(found), text))
+    return get(db, top)
 
 
 def begins_name(db: sqlite3.Connection, text: str) -> bool:
@@ -238,4 +242,4 @@ _PARTLY = re.compile(r" --again\b| --(?:pilot|limit|restart-step)[ =]\d+")
 
 def _run(row: sqlite3.Row) -> RunRow:
     flags = {name: bool(row[name]) for name in ("simulated", "imported")}
-    return RunRow(**{**row, **flags})
+    return RunRow(**{**row, **flags, "tags": tuple(row["tags"].split())})

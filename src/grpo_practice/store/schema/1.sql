@@ -53,7 +53,12 @@ CREATE TABLE runs (
   status        TEXT NOT NULL CHECK (status IN ('new','running','paused','stopped','failed','done')),
   simulated     INTEGER NOT NULL DEFAULT 0,
   created_at    TEXT NOT NULL,
-  imported      INTEGER                      -- newest invocation at its import; NULL = it began here
+  imported      INTEGER,                     -- newest invocation at its import; NULL = it began here
+  -- Labels of people.
+  arm           TEXT,                        -- agent or library as typed; NULL = none was typed
+  arm_change    TEXT,                        -- difference from the arm before it; NULL = none
+  tags          TEXT NOT NULL DEFAULT '',    -- words, separated by spaces
+  note          TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX runs_exp ON runs (exp_id, kind, created_at);
 CREATE INDEX runs_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
