@@ -68,8 +68,9 @@ def test_every_command_runs_in_the_order_it_is_shown(
         monkeypatch.delenv(name)
     monkeypatch.setenv("UTU_LLM_MODEL", "sim")
     monkeypatch.chdir(tmp_path)
+    made = "L7"  # the library that the last edit made, which the README calls L7
     for command in script:
-        program, *words = shlex.split(command)
+        program, *words = shlex.split(re.sub(r"\bL7\b", made, command))
         assert not set("|&;<>$`") & set(command), f"only a shell runs {command}"
         if (
             program == "grpo-practice"
@@ -77,12 +78,18 @@ def test_every_command_runs_in_the_order_it_is_shown(
             monkeypatch.setattr("sys.argv", [program, *words])
             code, shown = run(words), capsys.readouterr()
             assert code == 0, (command, shown.err)
+            if edited := re.match(r"(L\d+): \d+ experiences; ", shown.out):
+                made = edited[1]
             assert "rollouts is such" not in shown.out, (command, shown.out)
         elif program == "cd":
             monkeypatch.chdir(words[0])
+            for text, name in re.findall(r"^(agent: .*)  # (\w+\.yaml)$", README.read_text(), re.M):
+                Path(name).write_text(f"{text}\n", "utf-8")
         else:
             subprocess.run([program, *words], check=True)
-    assert (tmp_path / "my-agent" / "enhanced.yaml").exists()
+    rolled_back = (tmp_path / "my-agent" / "enhanced.yaml").read_text("utf-8")
+    assert "score with the library" in rolled_back
+    assert "What remains: Take away all full groups first." not in rolled_back
     db = sqlite3.connect(tmp_path / "my-agent" / "grpo-practice.db")
     with closing(db):
         for query in re.findall(r"```sql\n(.*?)```", DATABASE.read_text("utf-8"), re.DOTALL):

@@ -53,6 +53,6 @@ def test_the_page_runs(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert "error" not in done.stdout, done.stdout
-    assert done.stdout.count("24 scored of 24 planned (coverage 100.0 %)") == 4
+    assert done.stdout.count("120 scored of 120 planned (coverage 100.0 %)") == 4
     assert "15 of 15" in done.stdout
     assert (tmp_path / "my-agent" / "enhanced.yaml").read_text("utf-8").count("my_agent.py:solve")
