@@ -6,7 +6,6 @@ identity and branch.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Literal, get_args
@@ -28,7 +27,7 @@ from grpo_practice.run.evaluation_run import EvalJob, eval_job, run_evals
 from grpo_practice.run.library_file import holds_library, start_library
 from grpo_practice.run.library_refs import LIBRARY_NAME, LibraryRef, library_of
 from grpo_practice.run.own_code import python_objects
-from grpo_practice.run.preflight import give_notices, session_of
+from grpo_practice.run.preflight import give_notices, place_of, session_of
 from grpo_practice.run.requests.runs import ArmsRequest
 from grpo_practice.run.session import Session
 from grpo_practice.run.trained_arms import (
@@ -140,10 +139,11 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
     for name in filter(_is_file, request.arms):
         give_notices(once, jobs[name].loaded)
     together = replace(together, emit=session.emit)  # notices of the play may repeat
-    announced = [job.loaded.announcements for job in jobs.values()]
-    announced += [direct.loaded.announcements] if direct else []
     # All arms announce the same destinations of keys; announce each once.
-    together.announcements[:] = dict.fromkeys(chain.from_iterable(announced))
+    asked = [(job.spec.name, job.loaded.unannounced) for job in jobs.values()]
+    asked += [(direct.learnt.run, direct.loaded.unannounced)] if direct else []
+    for run, unannounced in asked:
+        together.announcements.update(unannounced(place_of(once.store, run)))
     ordered = {name: replace(jobs[name], session=together) for name in request.arms}
     return ArmsJob(together, request, with_names(session.store, ordered), direct, weights)
 

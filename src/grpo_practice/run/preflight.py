@@ -50,15 +50,24 @@ def session_of(
     Raises:
         ConfigError: There is a cap on cost, and a model has no price.
     """
-    session = replace(session, announcements=loaded.announcements)
+    session = replace(
+        session,
+        announcements=loaded.unannounced(place_of(session.store, names[0])),
+        announced=loaded.trust.announce,
+    )
     if session.only_looks:  # a forecast sends nothing and never calls announce()
-        session.announce()
+        replace(session, announcements=dict.fromkeys(loaded.announcements, "")).announce()
     give_notices(session, loaded)
     config, restart_step = loaded.config, request.restart_step
     if restart_step is None and config.kind == "practice":
         restart_step = config.practice.restart_step
     gate = admission(session.store, names, (config, *beside), request.caps, session.command)
     return replace(session, restart_step=restart_step, again=request.again, admission=gate)
+
+
+def place_of(store: Store, run: str) -> str:
+    """Return the name of a run with that of its database, for `Loaded.unannounced`."""
+    return f"{str(store.path.resolve())!a} {run}"
 
 
 def give_notices(session: Session, loaded: Loaded[PracticeConfig] | Loaded[EvalConfig]) -> None:

@@ -58,8 +58,12 @@ class Session:
     again: bool = False
     admission: Admission = field(default_factory=Admission)
     """Gate that the requests of all runs must pass."""
-    announcements: list[str] = field(default_factory=list)
-    """Notices to emit before the first request; shared by a run and its evaluations."""
+    announcements: dict[str, str] = field(default_factory=dict)
+    """Notices to emit before the first request, each with its key for `announced`, or ''; shared
+    by a run and its evaluations.
+    """
+    announced: Callable[[str], None] = field(default=lambda key: None)
+    """Function that remembers that a notice was emitted."""
     step_stop: StepStop | None = None
     """Request to stop after a step that cannot be resumed midway; None stops immediately."""
 
@@ -75,7 +79,10 @@ class Session:
     def announce(self) -> None:
         """Emit, once, the notices about keys and hosts; call it before anything is sent or run."""
         while self.announcements:
-            self.notice(self.announcements.pop(0))
+            text = next(iter(self.announcements))
+            self.notice(text)
+            if key := self.announcements.pop(text):
+                self.announced(key)
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ from grpo_practice.config.trust.foreign import lay_agent_over, read_agent, read_
 from grpo_practice.config.trust.keys import KeyRoute, sentences
 from grpo_practice.config.trust.word import Trust, stored_digest
 from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.hashing import digest
 from grpo_practice.core.redact import REDACTED, redactor
 from grpo_practice.core.text import is_data_file
 
@@ -74,6 +75,19 @@ class Loaded(Generic[C]):
     def announcements(self) -> list[str]:
         """Messages to show before the first request: the recipient of each key."""
         return sentences(self.routes)
+
+    def unannounced(self, place: str) -> dict[str, str]:
+        """Return the messages that were never shown for a run: message → key for `Trust.announce`.
+
+        `place` identifies the run and its database. The record is kept beside the user's trust,
+        because a database may come from other people.
+        """
+        known = self.trust.announced()
+        found = {
+            route.sentence: digest({"in": place, "key": route.variable, "to": route.to}).hex()
+            for route in self.routes
+        }
+        return {text: key for text, key in found.items() if key not in known}
 
     def as_evaluation(self: "Loaded[PracticeConfig]", config: EvalConfig) -> "Loaded[EvalConfig]":
         """Return an evaluation config of this run, without the notices that were already shown."""

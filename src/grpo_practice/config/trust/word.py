@@ -23,6 +23,8 @@ HOSTS = "GRPO_PRACTICE_TRUST_HOSTS"
 """Process variable with comma-separated hosts that may receive any key."""
 OWN = "a run of mine"
 """Source recorded for the config of one of the user's own runs or exports."""
+ANNOUNCED = "announced"
+"""File beside the trusted texts with a hash for each key, address and run that was announced."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -156,6 +158,19 @@ class Trust:
             )
         self._add([{"folder": str(folder.resolve())}])
 
+    def announced(self) -> frozenset[str]:
+        """Return the keys of all announcements that were made; empty if they cannot be read."""
+        with suppress(OSError, UnicodeDecodeError):
+            if self.kept is not None:
+                return frozenset(self.kept.with_name(ANNOUNCED).read_text("utf-8").split())
+        return frozenset()
+
+    def announce(self, key: str) -> None:
+        """Remember that an announcement was made; if it cannot be stored, it is made again."""
+        if self.kept is not None:
+            with suppress(OSError):
+                _append(self.kept.with_name(ANNOUNCED), f"{key}\n")
+
     def all(self) -> list[dict[str, str]]:
         """Return all remembered records, oldest first."""
         return list(self._records())
@@ -201,18 +216,22 @@ class Trust:
         # Begin with a newline, because an editor may have left the last line unterminated.
         text = "".join(f"{json.dumps(record)}\n" for record in records)
         try:
-            self.kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # A single write in append mode, so that two commands cannot interleave their lines.
-            file = os.open(self.kept, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                os.write(file, f"\n{text}".encode())
-            finally:
-                os.close(file)
+            _append(self.kept, f"\n{text}")
         except OSError as e:
             raise ConfigError(
                 f"cannot save what you trust in {self.kept}: {e.strerror}",
                 hint="set XDG_CONFIG_HOME to another folder",
             ) from e
+
+
+def _append(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # A single write in append mode, so that two commands cannot interleave their lines.
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
 
 
 def user_trust(process: Mapping[str, str]) -> Trust:
