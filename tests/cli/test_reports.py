@@ -189,6 +189,9 @@ def test_what_voids_the_promise_is_said(capsys: pytest.CaptureFixture[str]) -> N
         "warning  not reproducible: 120 replies requested without a seed, because the endpoint does"
         " not accept one or send_seed is off",
     ]
+    shown = " ".join(lines)
+    assert shown.count(f"grpo-practice rollouts list {REPORT.run} --failed") >= 2
+    assert "grpo-practice doctor" in shown
     told = "gpt-x-2\\x1b[2J@h (100), gpt-x@h (19), a@h (1), 2 others"
     assert [line for line in lines if line.startswith("warning  model: ")] == [
         f"warning  model: gpt-x was answered by {told}"
@@ -211,6 +214,7 @@ def test_a_practice_report_tells_failures_by_kind(capsys: pytest.CaptureFixture[
     assert r"errors 6 times HTTP 503 \x1b[2J[bold]x; and 1 other" in text
     assert "2 of 12 answers ran out of tokens" in text
     assert "not reproducible: 1 comparison failed because a request got no answer" in text
+    assert f"grpo-practice runs diagnose {PRACTICE.run}" in text
 
 
 def test_what_was_quarantined_is_counted_with_the_way_to_see_it(

@@ -140,10 +140,10 @@ def test_runs_are_listed_by_their_kind(gp: Gp, database: Path) -> None:
     assert gp("eval", *words).code == 0
     evaluated = "toy/eval/model=sim/verify=exact"
     everything = gp("runs", "list", "--json").document["runs"]
-    assert [run["name"] for run in everything] == [RUN, evaluated]
+    assert [run["name"] for run in everything] == [evaluated, RUN]
     for kind, name in (("train", RUN), ("eval", evaluated)):
         found = gp("runs", "list", "--kind", kind, "--json").document["runs"]
         assert [run["name"] for run in found] == [name]
     ran = gp("runs", "list", "--kind", "practice")
-    assert (ran.code, "no practice run yet\n" in ran.out) == (0, True)
+    assert (ran.code, "none of the 2 runs matches\n" in ran.out) == (0, True)
     assert gp("runs", "list", "--kind", "x").code == 2

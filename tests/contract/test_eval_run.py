@@ -181,3 +181,9 @@ async def test_what_a_step_cost_is_the_sum_of_its_calls_or_unknown(project: Proj
     calls = dict(project.query("SELECT step, count(*) FROM calls GROUP BY 1"))
     assert costs == [calls[0] / 1000, None, calls[2] / 1000, calls[3] / 1000]
     assert first.document()["step_cost_usd"]["0"] == 0
+
+
+def test_a_limit_below_the_questions_played_is_said_to_change_nothing(demo: Gp) -> None:
+    said = "note: --limit 5 changes nothing: all 40 questions of demo/eval are already played"
+    assert said in demo("eval", "--run", "demo/eval", "--limit", "5").err
+    assert "--limit" not in demo("eval", "--run", "demo/eval", "--limit", "40").err

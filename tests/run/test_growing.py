@@ -6,7 +6,7 @@ import pytest
 
 from grpo_practice.core.errors import RunFailedError
 from grpo_practice.core.types import PlannedStep
-from grpo_practice.run.evaluation_run import grown
+from grpo_practice.rollout.evaluate import grown
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
 from tests.contract.project import served

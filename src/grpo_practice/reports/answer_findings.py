@@ -64,7 +64,10 @@ def answer_findings(
     if n := health.unasked:
         text = f"{count(n, 'answer')} came without any request to the rollout's address"
         found.append(warning("agent", text, UNASKED))
-    found += [warning("not reproducible", reason) for reason in voided_by(health)]
+    found += [
+        warning("not reproducible", reason, command=command.format(run=quote(run)))
+        for reason, command in _voids(health)
+    ]
     return found + [warning("model", text) for text in _aliases(health)]
 
 
@@ -110,26 +113,34 @@ def share_of(name: str, outcomes: Mapping[str, int]) -> float | None:
 
 
 def voided_by(health: Health) -> list[str]:
-    """Return the reasons why a second run with the same plan and configuration may differ.
+    """Return the reasons why a second run with the same plan and configuration may differ."""
+    return [reason for reason, _ in _voids(health)]
+
+
+def _voids(health: Health) -> list[tuple[str, str]]:
+    """Return each of these reasons with the command that tells more about it.
 
     A cap that paused the run is not a reason once the run has resumed, because the delayed requests
     went to the same address with the same seed.
     """
+    failed = "grpo-practice rollouts list {run} --failed"
+    diagnose = "grpo-practice runs diagnose {run}"
     reasons = [
-        (health.timed_out, "rollout", "timed out"),
-        (health.lost, "rollout", "got no reward because of an error"),
-        (health.untaught, "comparison", "failed because a request got no answer"),
+        (health.timed_out, "rollout", "timed out", failed),
+        (health.lost, "rollout", "got no reward because of an error", failed),
+        (health.untaught, "comparison", "failed because a request got no answer", diagnose),
         (
             health.seedless,
             "reply",
             "requested without a seed, because the endpoint does not accept one or send_seed is"
             " off",
+            "grpo-practice doctor",
         ),
     ]
     plural = {"reply": "replies"}
     return [
-        f"{n} {noun if n == 1 else plural.get(noun, noun + 's')} {what}"
-        for n, noun, what in reasons
+        (f"{n} {noun if n == 1 else plural.get(noun, noun + 's')} {what}", command)
+        for n, noun, what, command in reasons
         if n
     ]
 

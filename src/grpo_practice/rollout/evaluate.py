@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, islice
+from itertools import accumulate, islice, zip_longest
 from random import Random
 from typing import Self
 
@@ -13,6 +13,18 @@ from grpo_practice.rollout.failure_limit import Drain, FailureLimit
 from grpo_practice.rollout.play import AttemptKey, GroupJob, Player, play_groups
 from grpo_practice.store import Store, datasets, rollouts
 from grpo_practice.store.records import Branch, StepRow
+
+
+def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[PlannedStep]:
+    """Return the steps of both plans, with all questions and the larger number of attempts."""
+    have = {plan.step: plan for plan in stored}
+    steps = have | {plan.step: plan for plan in wanted}
+    for step in have.keys() & {plan.step for plan in wanted}:
+        # The shorter plan is padded with a slot that is less than every slot of the longer one.
+        both = zip_longest(have[step].slots, steps[step].slots, fillvalue=(0, 0))
+        slots = tuple(max(pair) for pair in both)  # same sample, so this compares attempts
+        steps[step] = replace(have[step], slots=slots)
+    return list(steps.values())
 
 
 def plan_eval(sample_ids: Sequence[int], *, batch_size: int, attempts: int) -> list[PlannedStep]:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,14 @@ from grpo_practice.core.errors import ChangedKey, FingerprintError
 from grpo_practice.core.events import RunStarted
 from grpo_practice.core.types import PlannedStep
 from grpo_practice.rollout.attempts import SystemCheck
-from grpo_practice.rollout.evaluate import Evaluation, evaluate, plan_eval, unasked, unfinished
+from grpo_practice.rollout.evaluate import (
+    Evaluation,
+    evaluate,
+    grown,
+    plan_eval,
+    unasked,
+    unfinished,
+)
 from grpo_practice.run.clients import Connections, Models, endpoint_of
 from grpo_practice.run.configs import eval_config
 from grpo_practice.run.driver import playing
@@ -297,18 +303,6 @@ def planned(
     return grown(stored, [unasked(plan, job.unscorable) for plan in wanted]), notices
 
 
-def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[PlannedStep]:
-    """Return the steps of both plans, with all questions and the larger number of attempts."""
-    have = {plan.step: plan for plan in stored}
-    steps = have | {plan.step: plan for plan in wanted}
-    for step in have.keys() & {plan.step for plan in wanted}:
-        # The shorter plan is padded with a slot that is less than every slot of the longer one.
-        both = zip_longest(have[step].slots, steps[step].slots, fillvalue=(0, 0))
-        slots = tuple(max(pair) for pair in both)  # same sample, so this compares attempts
-        steps[step] = replace(have[step], slots=slots)
-    return list(steps.values())
-
-
 def wanted_rollouts(job: EvalJob) -> int:
     """Return the number of rollouts that the evaluation should have."""
     questions = min(job.limit or job.dataset.n, job.dataset.n) - len(job.unscorable)
@@ -350,6 +344,13 @@ async def _play(parts: Sequence[_Part]) -> None:
     """Play the remaining rollouts of the evaluations, if any, over shared connections."""
     left = [part for part in parts if part.is_left]
     complete = [part.job.spec.name for part in parts if not part.is_left]
+    for part in parts:
+        asked, limit = sum(row.groups for row in part.run.rows), part.job.limit
+        if not part.is_left and limit is not None and asked > limit:
+            part.job.session.notice(
+                f"--limit {limit} changes nothing: all {asked} questions of {part.job.spec.name}"
+                " are already played"
+            )
     if not left:
         return
     session, config = left[0].job.session, left[0].job.config
