@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.config.reading.compose import compose, override
-from grpo_practice.config.reading.yaml_reader import Tree
+from grpo_practice.config.reading.yaml_reader import Position, Tree
 from grpo_practice.core.errors import ConfigError
 from tests.config.files import write
 
@@ -226,6 +226,17 @@ def test_set_reads_its_value_as_a_yaml_scalar(text: str, value: object) -> None:
 def test_set_without_a_key_and_a_value_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError, match="not of the form key=value"):
         override(Tree({}), [text])
+
+
+def test_a_name_that_is_no_name_is_refused_once() -> None:
+    with pytest.raises(ConfigError, match="'a b/c' cannot be the name of an experiment"):
+        override(Tree({}), ["exp_id=a b/c"])
+
+
+def test_a_mapping_that_set_makes_has_its_place() -> None:
+    tree = override(Tree({"a": {}}, {("a",): Position("p.yaml", 1)}), ["a.b.c=1"])
+    shown = [place.shown for key in (("a", "b"), ("a",)) if (place := tree.place(key))]
+    assert shown == ["--set a.b.c", "p.yaml:1"]
 
 
 def test_set_through_a_single_value_is_an_error() -> None:

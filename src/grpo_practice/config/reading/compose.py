@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from grpo_practice.config.reading.interpolate import variables
 from grpo_practice.config.reading.problems import dotted
 from grpo_practice.config.reading.yaml_reader import (
     Position,
@@ -19,6 +20,7 @@ from grpo_practice.config.reading.yaml_reader import (
     read_yaml,
 )
 from grpo_practice.config.redact import leaves, redact
+from grpo_practice.config.schema.base import check_name
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.redact import REDACTED
 
@@ -218,6 +220,8 @@ def override(tree: Tree, overrides: Sequence[Override], *, strip: str = "") -> T
     # sets.
     for name, value in sorted(pairs, key=lambda pair: not pair[0].endswith(".base_url")):
         key, flag = tuple(name.split(".")), f"--set {name}"
+        if name == "exp_id" and isinstance(value, str) and not variables(value):
+            check_name(value, "an experiment")  # here, because an evaluation takes over the name
         refuse_hidden(nest(Tree({key[-1]: value}), key[:-1]), flag)
         if strip and key[0] == strip and len(key) > 1:
             key = key[1:]

@@ -79,7 +79,12 @@ class Tree:
     """Keys above `data` in the file, if the tree is only a part of the file."""
 
     def place(self, key: Key) -> Position | None:
-        """Return the position of the key, or of its nearest parent."""
+        """Return the position of the key, of the first key below it, or of its nearest parent."""
+        if key and key not in self.places:
+            # `--set a.b.c=1` makes `a.b`, which has no position of its own.
+            below = (at for one, at in self.places.items() if one[: len(key)] == key)
+            if (found := next(below, None)) is not None:
+                return found
         while key and key not in self.places:
             key = key[:-1]
         return self.places.get(key)
