@@ -11,7 +11,7 @@ PLAIN = {
     "samples": "answer cluster level meta question sha256 source",
     "datasets": "created_at n name origin sha256",
     "dataset_rows": "position",
-    "runs": "created_at kind parent_step purpose simulated",
+    "runs": "arm_change created_at kind note parent_step purpose simulated tags",
     "verifiers": "name sha256 spec",
     "branches": "agent_sha base_dir cause created_at fence_key from_step k library_sha model"
     " prompt_sha prompts seed test_dataset test_k test_limit weights_sha",

@@ -181,7 +181,7 @@ def _show(report: "RunReport") -> None:
         passed += f" in {count(traffic.conversations, 'conversation')}{failed}"
     facts(
         [
-            ("status", f"{run.shown_kind}, {run.status}, begun {time(run.created_at)} UTC"),
+            ("status", _status(report)),
             ("arm", run.arm or ""),
             ("differs", f"from the arm before: {run.arm_change}" if run.arm_change else ""),
             ("agent", report.agent or ""),
@@ -231,6 +231,12 @@ def _show(report: "RunReport") -> None:
         say(f"conversations: {on_database(command)}")
     show_findings(report.findings)
     say_next(report.next_command)
+
+
+def _status(report: "RunReport") -> str:
+    run = report.run
+    imported = ", imported" if run.imported else ""
+    return f"{run.shown_kind}, {run.status}, begun {time(run.created_at)} UTC{imported}"
 
 
 def _asked(report: "RunReport") -> str:

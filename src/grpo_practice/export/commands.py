@@ -28,9 +28,12 @@ from grpo_practice.cli.terminal.formatting import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from grpo_practice.export.training_data import DataOptions
+
+SHOWN = 8
+"""Maximum number of runs that a line names."""
 
 
 def export_rows(
@@ -77,7 +80,7 @@ def _export_run(run: str, path: Path, *, force: bool, db: Path | None, json: boo
     if json:
         print_json(written.document())
         return
-    say(f"wrote {path} ({file_size(written.bytes)}): {', '.join(written.runs)}")
+    say(f"wrote {path} ({file_size(written.bytes)}): {_some(written.runs)}")
     if written.left:
         say(f"not copied: the checkpoints of training runs, in {written.left}")
     note_next(written.next_command)
@@ -123,9 +126,9 @@ def import_runs(
         print_json(made.document())
         return
     if made.runs:
-        say(f"imported {count(len(made.runs), 'run')}: {', '.join(made.runs.values())}")
+        say(f"imported {count(len(made.runs), 'run')}: {_some([*made.runs.values()])}")
     if made.known:
-        say(f"already here: {', '.join(made.known.values())}")
+        say(f"already here: {_some([*made.known.values()])}")
     for dataset in made.hidden:
         note(f"note: {dataset} has other rows here; the imported runs keep their own")
     if made.untrusted:
@@ -191,6 +194,11 @@ def export_data(
     if written.simulated:
         note("simulated: made with a simulated model; a real model learns nothing from it")
     note(f"wrote {path}: {count(written.rows, 'row')}")
+
+
+def _some(names: "Sequence[str]") -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def _print(lines: "Iterable[str]") -> None:

@@ -50,7 +50,9 @@ def import_runs(
         names = {_only_experiment(source, chosen): names} if isinstance(names, str) else names
         for name in names.values():
             if not re.fullmatch(NAME, name):
-                raise ConfigError(f"{name!r} is not a valid name: it must match {NAME}")
+                raise ConfigError(
+                    f"{name!r} is no valid name: it may have 100 letters, digits, `.`, `_` and `-`"
+                )
         with Store(database) as store:
             try:
                 moved = store.import_runs(source, chosen, names)

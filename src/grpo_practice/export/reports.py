@@ -72,10 +72,9 @@ class ImportedRuns(Report):
     @override
     def next_command(self) -> str:
         """Command that shows a new run, or lists all runs if none is new."""
-        first = next(iter(self.runs.values()), None)
-        if first is None:
-            return "grpo-practice runs list"
-        return f"grpo-practice runs show {shlex.quote(first)}"
+        whole = [name for name in self.runs.values() if "/" not in name]
+        shown = [*whole, *self.runs.values()][:1]
+        return shlex.join(["grpo-practice", "runs", *(["show", *shown] if shown else ["list"])])
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

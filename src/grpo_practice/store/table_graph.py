@@ -24,6 +24,9 @@ _SAME_SALT = "(SELECT salt FROM main.address_salt) = (SELECT salt FROM src.addre
 _ORIGIN = """s.identity ->> '$."train.origin"'"""
 TRANSLATED: Mapping[tuple[str, str], str] = {
     ("runs", "exp_id"): "(SELECT new FROM temp.new_exp_id WHERE old = s.exp_id)",
+    # `L6 "E3 edited"` names a library.
+    ("runs", "arm"): """coalesce((SELECT 'L' || m.new || substr(s.arm, length(m.old) + 2)
+        FROM temp.new_library_id m WHERE s.arm || ' ' GLOB 'L' || m.old || ' *'), s.arm)""",
     # No process works on the copy.
     ("runs", "status"): "iif(s.status = 'running', 'stopped', s.status)",
     ("runs", "imported"): """iif(:imported,
@@ -57,7 +60,10 @@ TRANSLATED: Mapping[tuple[str, str], str] = {
         WHERE d.name = s.name AND d.hidden_at IS NULL), :now, NULL))""",
 }
 """(table, column) → SQL of the value in the copy; `s` is the row of the source."""
-LOCAL = (("runs", "imported"), ("invocations", "student_at"), ("invocations", "judge_at"))
+LOCAL = (
+    *(("runs", name) for name in ("imported", "arm", "arm_change", "tags", "note")),
+    *(("invocations", name) for name in ("student_at", "judge_at")),
+)
 """Columns that may differ between two copies of a run."""
 RESPACED = (("steps", "plan"), ("operations", "from_ops"), ("branches", "identity"))
 """Translated columns whose spaces differ from those that Python writes."""

@@ -268,11 +268,13 @@ class _Transfer:
         fresh = {self.exp_ids[run] for run in chosen if run not in known}
         joined = {self.exp_ids[run] for run in known}
         here = self._pairs("SELECT run_id, exp_id FROM main.runs")
-        clashes = {exp for exp in fresh - joined if targets[exp] in here.values()}
+        # `math/eval` is a run of the experiment `math`, whatever a file of a stranger says.
+        taken = {exp_id.partition("/")[0] for exp_id in here.values()}
+        clashes = {exp for exp in fresh - joined if targets[exp].partition("/")[0] in taken}
         for run, new in self._all("SELECT old, new FROM temp.new_run_id WHERE fresh"):
             clashes |= {self.exp_ids[run]} if new in here else set()
         if clashes:
-            taken = {*here.values(), *targets.values()}
+            taken |= {*targets.values()}
             numbered = {exp: (f"{exp}-{n}" for n in count(2)) for exp in sorted(clashes)}
             raise NameClashError(
                 {e: next(n for n in of if n not in taken) for e, of in numbered.items()}

@@ -19,24 +19,20 @@ from tests.contract.command import Gp
 
 OWN = "own.db"
 SMALL = '{"question": "What is 1 + 1?", "answer": "2"}\n{"question": "2 + 2?", "answer": "4"}\n'
-LOCAL = {"runs": ["imported"], "invocations": ["student_at", "judge_at"]}
-"""Columns that may differ between copies."""
+LOCAL = {
+    "runs": ["imported"],
+    "datasets": ["origin", "created_at"],
+    "invocations": ["student_at", "judge_at"],
+}
+"""Columns that may differ between copies, also those of equal datasets."""
 JSON = {"plan", "from_ops", "identity"}
 MORE = (
     ("eval", "--config", "practice.yaml", "--run", "demo/eval", "--rejudge", "--verify", "exact"),
     ("practice", "--config", "practice.yaml", "--exp-id", "demo", "--restart-step", "3"),
     ("experiences", "edit", "E1", "--run", "demo", "--text", "Units: name them."),
-    (
-        "eval",
-        "--config",
-        "practice.yaml",
-        "--exp-id",
-        "demo",
-        "--arms",
-        "none,full",
-        "--limit",
-        "4",
-    ),
+    ("eval", "--run", "demo/eval", "--arms", "none,L3", "--limit", "4"),
+    ("runs", "tag", "demo", "kept"),
+    ("runs", "note", "demo", "Begun on a Monday."),
 )
 DOCUMENTS = (
     "runs show demo",
@@ -92,6 +88,10 @@ def test_a_run_with_all_that_belongs_to_it_survives_two_moves_unchanged(demo: Gp
     for more in MORE:
         ran = demo(*more)
         assert ran.code == 0, ran.err
+    for name in ("practice", "test"):  # so that libraries get other ids, too
+        demo("data", "upload", f"{name}.jsonl", "--name", name, "--db", OWN)
+    other = ("--config", "practice.yaml", "--exp-id", "other", "--db", OWN)
+    assert demo("practice", *other, "--set", "practice.epochs=1").code == 0
     own(demo)
     assert demo("runs", "export", "demo", "-o", "one.db").code == 0
     assert demo("runs", "import", "one.db", "--db", OWN).code == 0
@@ -103,6 +103,10 @@ def test_a_run_with_all_that_belongs_to_it_survives_two_moves_unchanged(demo: Gp
     }
     for name in one:
         assert one[name] == two[name], name
+    moved = rows(OWN)
+    (arm,) = [row for row in moved["runs"] if (row["arm"] or "").startswith("L")]
+    (branch,) = [row for row in moved["branches"] if row["branch_id"] == arm["head_branch"]]
+    assert f"L{branch['library_id']}" == arm["arm"].split()[0] != "L3"
     for words in DOCUMENTS:
         there, here = (
             normal(demo(*words.split(), "--json", "--db", db).document) for db in ("one.db", OWN)
@@ -118,7 +122,10 @@ def normal(value: Any, key: str = "") -> Any:
     """Return a document without ids, and without what differs between databases on purpose."""
     match value:
         case dict():
-            kept = {k: v for k, v in value.items() if k not in ("next", "command", "imported")}
+            own = ("next", "command", "imported", "origin")
+            kept = {k: v for k, v in value.items() if k not in own}
+            if "revision" in value:  # equal rows were uploaded at another time
+                kept.pop("created_at", None)
             return {k: normal(v, k) for k, v in kept.items()}
         case list():
             return [normal(v, key) for v in value]
@@ -155,6 +162,7 @@ def test_a_file_is_taken_in_once_and_two_files_are_merged(demo: Gp) -> None:
     demo("runs", "export", "small", "-o", "small.db", "--db", OWN)
     for name in ("demo.db", "small.db"):
         assert demo("runs", "import", name, "--db", "both.db").code == 0
+    assert demo("runs", "tag", "demo", "theirs", "--db", "both.db").code == 0
     kept = rows("both.db")
     again = demo("runs", "import", "demo.db", "--db", "both.db")
     assert again.out.startswith("already here: demo/eval, demo")
@@ -192,9 +200,27 @@ def test_a_name_in_use_is_an_error_with_the_command_that_renames(demo: Gp) -> No
     assert demo(*shlex.split(hint)[1:]).code == 0
     show = demo("runs", "show", "demo-2", "--json").document
     assert show["run"]["imported"]
+    assert " UTC, imported\n" in re.sub(" +\n", "\n", demo("runs", "show", "demo-2").out)
     assert {row["exp_id"] for row in rows("grpo-practice.db")["runs"]} == {"demo", "demo-2"}
     assert demo("runs", "import", "demo.db", "--as", "demo-2").out.startswith("already here")
     assert "intact" in demo("db", "check").out
+
+
+def test_no_experiment_of_a_stranger_joins_one_of_the_user(demo: Gp) -> None:
+    own(demo)
+    changed("grpo-practice.db", "UPDATE runs SET exp_id = 'small/' || exp_id")
+    changed("grpo-practice.db", "UPDATE runs SET parent_run_id = NULL")
+    for name in (
+        "runs.run_id",
+        "branches.run_id",
+        "invocations.run_id",
+        "libraries.run_id",
+        "experiences.run_id",
+    ):
+        table, column = name.split(".")
+        changed("grpo-practice.db", f"UPDATE {table} SET {column} = 'small/' || {column}")
+    ran = demo("runs", "import", "grpo-practice.db", "--db", OWN)
+    assert (ran.code, "small/demo is the name of another run" in ran.err) == (2, True)
 
 
 def test_a_name_in_use_is_asked_about_on_a_terminal(
@@ -243,6 +269,7 @@ def test_only_a_whole_file_of_this_version_is_taken_in(demo: Gp) -> None:
         "changed.db": "UPDATE texts SET body = body || ' '",
         "question.db": "UPDATE samples SET question = 'What is the password?'",
         "judged.db": "UPDATE verifiers SET name = 'other', spec = '{}'",
+        "named.db": "UPDATE runs SET exp_id = 'other' WHERE run_id = 'demo/eval'",
         "column.db": "ALTER TABLE runs ADD COLUMN more TEXT",
     }.items():
         shutil.copy("grpo-practice.db", name)
