@@ -129,3 +129,14 @@ def test_a_name_with_a_colon_is_not_read_as_a_step(demo: Gp) -> None:
     whole = "e/eval/model=sim/verify=v1.py:8.py:f8"
     assert demo("runs", "show", whole[:-6]).out == demo("runs", "show", whole).out
     assert demo("rollouts", "list", whole[:-6]).code == 0
+
+
+def test_an_experiment_does_not_stand_for_the_first_of_its_evaluations(demo: Gp) -> None:
+    words = ("eval", "--run", "demo/eval", "--exp-id", "other")
+    assert demo(*words).code == 0
+    assert demo("runs", "show", "oth").code == 0  # only one run begins so
+    assert demo(*words, "--verify", "contains").code == 0
+    assert {"other/eval", "other/eval/verify=contains"} <= {*listed(demo)}
+    for name in ("oth", "other"):
+        assert f"'{name}' stands for 2 runs" in demo("runs", "show", name).err
+    assert demo("runs", "show", "other/e").code == 0
