@@ -28,7 +28,8 @@ def test_a_practice_run_stands_for_the_evaluation_of_its_last_library(demo: Gp) 
     ran = demo("runs", "compare", "demo/eval", "demo")
     assert ran.code == 0, ran.err
     assert re.search(
-        r"\nBetter\n  difference +\+\d+\.\d points \(95 % interval \+\d+\.\d to \+\d+\.\d\)\n"
+        r"\nBetter\n  scores +0\.\d+ before, 0\.\d+ after\n"
+        r"  difference +\+\d+\.\d points \(95 % interval \+\d+\.\d to \+\d+\.\d\)\n"
         "  questions +40 new, 2 attempts each\n",
         ran.out,
     ), ran.out
@@ -174,7 +175,7 @@ def test_answers_are_shown_where_they_are_asked_for(demo: Gp) -> None:
 def test_the_verdict_stands_where_people_look(demo: Gp) -> None:
     compared = document(demo, "demo/eval", "demo")
     (contrast,), (found,) = compared["contrasts"], compared["conclusions"]
-    told = f"\nBetter\n  difference                {found['lines']['difference']}\n"
+    told = f"\nBetter\n  scores                    {found['lines']['scores']}\n"
     for name in ("demo", contrast["arm"]):
         assert told in demo("runs", "show", name).out
     assert "Better" not in demo("runs", "show", "demo/eval").out

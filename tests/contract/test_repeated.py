@@ -47,7 +47,9 @@ def test_more_rollouts_are_another_comparison_and_printing_is_none(demo: Gp) -> 
         assert found["look"]["number"] == number
         lines = found["conclusion"]["lines"]
         assert lines["questions"] == f"40 new, {k} attempts each"
-        assert lines["looks at these questions"].startswith(f"{number}; each one more makes")
+        assert lines["looks at these questions"].startswith(
+            f"{number}; with each look, a verdict needs"
+        )
         share = 0.2 / (number * (number - 1))
         assert found["p_adjusted"] == pytest.approx(min(found["difference"]["p"] / share, 1))
         assert contrast_of(demo, *PAIR) == found
@@ -59,7 +61,7 @@ def test_more_rollouts_are_another_comparison_and_printing_is_none(demo: Gp) -> 
     for shown in ("demo", found["arm"]):
         assert demo("runs", "show", shown, "--json").document["conclusion"] == found["conclusion"]
     assert demo("report", "demo").code == 0
-    assert "3; each one more makes" in Path("report.html").read_text("utf-8")
+    assert "3; with each look, a verdict needs" in Path("report.html").read_text("utf-8")
 
 
 @pytest.mark.long

@@ -21,6 +21,7 @@ from grpo_practice.reports.conclusion import (
     p_value,
     points,
     spread,
+    without_score,
 )
 from grpo_practice.reports.learning_cost import LearningCost
 from grpo_practice.store.queries.arms import ArmTotals
@@ -290,37 +291,53 @@ class ComparisonReport(Report):
     def conclusion(self, contrast: Contrast) -> Conclusion:
         """Return the result of a contrast: the verdict, and labeled lines that explain it."""
         of, look = contrast.judged, contrast.look.number
-        could, needed = contrast.could_find, contrast.questions_for(self.detect)
         difference = f"{points(of.mean, signed=True)} points"
         if contrast.verdict == "too few":
             difference += ", without an interval"
         else:
             difference += f" (95 % interval {spread(*of.ci95)})"
         lines = {
+            "scores": self._scores(contrast),
             "difference": difference,
             "questions": self._asked(contrast),
             "changed": f"{of.up:,} up, {of.down:,} down, {of.equal:,} equal",
-            "without a score": _without_score(of),
-            "adjusted p": "" if contrast.verdict == "too few" else p_value(contrast.p_adjusted),
-            "these questions can show": f"differences of {points(could)} points or more"
-            if could
-            else f"nothing: a verdict needs {FEWEST}"
-            if contrast.verdict == "too few"
-            else "unknown: all changed by the same amount",
-            f"needed to show {points(self.detect).removesuffix('.0')} points": "unknown"
-            if needed is None
-            else f"about {needed:,} questions",
+            "without a score": without_score(of),
+            **self._power(contrast),
             "an answer costs": self._answer_cost(contrast),
             "the practice cost": self._practice_cost(contrast),
+            "adjusted p": "" if contrast.verdict == "too few" else p_value(contrast.p_adjusted),
             "looks at these questions": f"{look}"
             if look == 1
-            else f"{look}; each one more makes the next verdict harder",
-            "caution": SKEWED
-            if contrast.verdict in ("better", "worse") and contrast.is_skewed
-            else "",
+            else f"{look}; with each look, a verdict needs a larger difference",
+            "caution": _caution(contrast),
         }
-        title = headline(contrast.verdict, of.ci95, could, self.detect)
+        title = headline(contrast.verdict, of.ci95, self.detect)
         return Conclusion(title, {label: text for label, text in lines.items() if text})
+
+    def _scores(self, contrast: Contrast) -> str:
+        """Return the mean rewards of the judged questions: `0.443 before, 0.637 after`."""
+        before, after = self._sides(contrast)
+        asked = contrast.judged.questions
+        return (
+            f"{mean([q.a for q in asked]):.3f} {before}, {mean([q.b for q in asked]):.3f} {after}"
+        )
+
+    def _sides(self, contrast: Contrast) -> tuple[str, str]:
+        """Return words for the sides of a contrast: `before` and `after`, or `with full`."""
+        before, after = self.headings(contrast)
+        return (f"with {before}", f"with {after}") if self.by_arm else (before, after)
+
+    def _power(self, contrast: Contrast) -> dict[str, str]:
+        """Return what these and further questions would find; nothing if a difference was found."""
+        if contrast.verdict in ("better", "worse"):
+            return {}
+        could, needed = contrast.could_find, contrast.questions_for(self.detect)
+        find = "these questions find"
+        if contrast.verdict == "too few":
+            return {find: f"nothing: a verdict needs at least {FEWEST} questions"}
+        known = f"a true difference of {points(could)} points, 4 times in 5" if could else "unknown"
+        more = f"about {needed:,} questions in all" if needed else "unknown"
+        return {find: known, f"to find {points(self.detect).removesuffix('.0')} points": more}
 
     def _asked(self, contrast: Contrast) -> str:
         of, (k_a, k_b) = contrast.judged, contrast.k
@@ -342,9 +359,7 @@ class ComparisonReport(Report):
         """Return the cost of an answer before and after, in dollars or else in tokens."""
         arms = {arm.run: arm for arm in self.arms}
         was, now = arms[contrast.baseline], arms[contrast.arm]
-        before, after = (f"with {name}" for name in self.headings(contrast))
-        if not self.by_arm:
-            before, after = self.headings(contrast)
+        before, after = self._sides(contrast)
         if (a := was.cost_usd_per_answer) and (b := now.cost_usd_per_answer):
             return f"${a:.6f} {before}, ${b:.6f} {after}{change(b / a, 'less')}"
         if (a := was.tokens_per_answer) and (b := now.tokens_per_answer):
@@ -368,12 +383,11 @@ class ComparisonReport(Report):
         return rows
 
 
-def _without_score(of: Difference) -> str:
-    """Return how the difference depends on answers without a score; empty if there are none."""
-    if not (of.missing and of.worst and of.best):
-        return ""
-    against, with_it = (points(case.mean, signed=True) for case in (of.worst, of.best))
-    return (
-        f"{count(of.missing, 'answer')}; if all of them count against the change, the difference"
-        f" is {against} points, and if all count for it, {with_it}"
-    )
+def _caution(contrast: Contrast) -> str:
+    """Return why the numbers may mislead; empty if nothing is known against them."""
+    rewards = {reward for q in contrast.judged.questions for reward in (q.a, q.b)}
+    if rewards == {0.0}:
+        return "no answer of either side is right: read some, and check the verify function"
+    if rewards == {1.0}:
+        return "all answers of both sides are right: these questions are too easy to show a gain"
+    return SKEWED if contrast.verdict in ("better", "worse") and contrast.is_skewed else ""

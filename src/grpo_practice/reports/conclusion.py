@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grpo_practice.core.stats.intervals import Interval
-from grpo_practice.core.stats.paired import ALPHA, Verdict
+from grpo_practice.core.stats.paired import ALPHA, Difference, Verdict
+from grpo_practice.core.text import count
 
 DETECT = 0.05
 """Difference that matters, as a share, unless the user names another one."""
@@ -37,22 +38,18 @@ class Conclusion:
         return f"{self.headline}, {self.lines['difference']}"
 
 
-def headline(
-    verdict: Verdict, ci95: Interval, could_find: float | None, detect: float = DETECT
-) -> str:
+def headline(verdict: Verdict, ci95: Interval, detect: float = DETECT) -> str:
     """Return the verdict in words.
 
-    If no difference was found, the questions are enough if they had probably shown a difference
-    that matters, or if the interval excludes such a difference. Otherwise they are too few, because
-    a difference that matters may exist.
+    If no difference was found, the questions are enough if the interval excludes a difference that
+    matters. Otherwise they are too few, because such a difference may exist.
 
     Args:
         verdict: Result of the test, which takes earlier looks at the questions into account.
         ci95: 95 % interval of the difference.
-        could_find: Smallest difference that the questions can detect; None if unknown.
         detect: Difference that matters, as a share.
     """
-    enough = (could_find is not None and could_find <= detect) or max(map(abs, ci95)) <= detect
+    enough = max(map(abs, ci95)) <= detect
     return _HEADLINES["too few" if verdict == "none found" and not enough else verdict]
 
 
@@ -70,6 +67,8 @@ def p_value(value: float) -> str:
     """Format a p value as `.007`, with more digits if rounding would cross the threshold."""
     if value < 0.0005:
         return "< .001"
+    if value > 0.9995:
+        return "> .999"
     told = (f"{value:.{digits}f}" for digits in range(3, 17))
     side = value < ALPHA
     return str(next((p for p in told if (float(p) < ALPHA) == side), value)).replace("0.", ".", 1)
@@ -81,3 +80,14 @@ def change(ratio: float, less: str) -> str:
         return f" ({ratio:.1f} times as {'many' if less == 'fewer' else 'much'})"
     percent = round(100 * (ratio - 1))
     return f" ({abs(percent)} % {'more' if percent > 0 else less})" if percent else ""
+
+
+def without_score(of: Difference) -> str:
+    """Return how the difference depends on answers without a score; empty if there are none."""
+    if not (of.missing and of.worst and of.best):
+        return ""
+    against, with_it = (points(case.mean, signed=True) for case in (of.worst, of.best))
+    return (
+        f"{count(of.missing, 'answer')}; if all of them count against the change, the difference"
+        f" is {against} points, and if all count for it, {with_it}"
+    )
