@@ -235,7 +235,7 @@ def test_a_third_of_the_comparisons_is_worth_a_warning(
     assert f"{warned}, because the token limit cut off the reply" in said
     assert "max_tokens type: grpo-practice practice --restart-step 0" in said
     assert "nothing was learnt" not in said
-    assert next_words(ran) == ["export-agent", "--run", "toy"]
+    assert next_words(ran) == ["export-agent", "--run", "toy", "-o", "toy-enhanced.yaml"]
     assert gp(*next_words(ran)).code == 0
     again = gp("practice", "--json")
     (short,) = learning(again)
