@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo_practice import __version__
 from grpo_practice.core.errors import (
@@ -30,7 +30,6 @@ from grpo_practice.store import (
     run_labels,
     steps,
     trained_steps,
-    transfer,
 )
 from grpo_practice.store.close_step import DerivedCause, Source
 from grpo_practice.store.db import (
@@ -53,6 +52,9 @@ from grpo_practice.store.records import (
     VerifierRecord,
 )
 from grpo_practice.store.trained_steps import remove_checkpoints
+
+if TYPE_CHECKING:
+    from grpo_practice.store.transfer import Moved
 
 T = TypeVar("T")
 Planner = Callable[[Branch, Sequence[StepRow]], Sequence[PlannedStep]]
@@ -265,9 +267,11 @@ class Store(OpenStore):
 
     def import_runs(
         self, source: Path, runs: Sequence[str] = (), names: Mapping[str, str] | None = None
-    ) -> transfer.Moved:
+    ) -> "Moved":
         """Take runs in from a file with this schema that nobody else uses; see `transfer`."""
-        copy = partial(transfer.transfer, folder=self.path.name, imported=True)
+        from grpo_practice.store.transfer import transfer  # no other command needs it
+
+        copy = partial(transfer, folder=self.path.name, imported=True)
         return self._write(lambda db: copy(db, source, runs, names=names))
 
     def label_run(
