@@ -30,7 +30,7 @@ HASTY = "import grpo_practice.run.waiting as d; d.GRACE_S = 0.2"
 
 
 NOT_TYPED = {
-    *("serve", "view", "runs delete"),
+    *("serve", "view", "runs delete", "runs import", "runs tag", "runs note"),
     *("data delete", "data download", "data split", "data sample"),
 }
 """Commands that the matrix does not type: they print names and numbers, or have their own test."""

@@ -116,7 +116,7 @@ def test_a_file_without_names_and_one_that_is_an_object(gp: Gp, tmp_path: Path) 
     ran = gp("data", "upload", str(bare), "--name", "d")
     assert ran.code == 4
     named = next(line for line in ran.err.splitlines() if line.startswith("hint: "))
-    option = named.partition("if it is a row: ")[2].partition(";")[0]
+    option = named.partition("if the file has no header: ")[2].partition(";")[0]
     assert gp("data", "upload", str(bare), "--name", "d", *option.split()).code == 0
     assert [d["n"] for d in gp("data", "list", "--json").document["datasets"]] == [2]
     whole = tmp_path / "whole.json"

@@ -64,7 +64,7 @@ CLEAR = "serving other machines needs tls_cert and tls_key, or a url with https:
         ({"tls_cert": "c", "tls_key": "k", "url": "http://h"}, "url should begin with https://"),
         ({"url": "https://user:secret@h"}, "url may contain only"),
         ({"url": "https://h/?key=1"}, "url may contain only"),
-        ({"url": "driver.example:8000"}, "http:// or https:// URL"),
+        ({"url": "driver.example:8000"}, "has no scheme"),
         ({"port": 70_000}, "less than or equal to 65535"),
     ],
 )

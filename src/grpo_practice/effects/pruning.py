@@ -144,7 +144,8 @@ def _measured(store: Store, found: LibraryRef) -> Measurement:
     if name is None:
         raise ConfigError(
             f"the effects of the experiences of {library} ({found.run}) are not measured",
-            hint=f"grpo-practice experiences effect --run {library} --dataset NAME",
+            hint="measure them, with --dataset and questions that were not used yet:"
+            f" grpo-practice experiences effect --run {library}",
         )
     measured = measurement(store, name)
     if not measured.enough or all(one.effect is None for one in measured.experiences):

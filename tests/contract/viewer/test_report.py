@@ -32,7 +32,7 @@ def test_it_replaces_nothing_unless_it_is_told_to(demo: Gp) -> None:
 
 def test_markdown_for_a_pull_request(demo: Gp) -> None:
     ran = demo("report", "demo", "--format", "md", "-o", "-")
-    assert ran.out.startswith("# demo\n\n**Better**\n\n- difference: ")
+    assert ran.out.startswith("# demo\n\n**Better**\n\n- scores: ")
     assert demo("report", "demo", "-o", "a.md").code == 0
     assert Path("a.md").read_text("utf-8").startswith("# demo\n")
 
