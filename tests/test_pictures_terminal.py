@@ -18,7 +18,7 @@ def test_the_picture_says_that_it_is_simulated_and_is_another_in_each_scheme() -
     for part in (f"$ {COMMAND}", "(simulated: says nothing about a real model)", "step 3 closed"):
         assert part in text
     assert "next: grpo-practice export-agent" in text
-    assert re.search(r"Better +difference +\+", text)
+    assert re.search(r"Better +scores +0", text)
     # Nothing is loaded from elsewhere, and no day is named.
     assert not re.search(r"url\(['\"]?http|href=|@import|@font-face", picture)
     assert not re.search(r"20\d\d-\d\d-\d\d", text)

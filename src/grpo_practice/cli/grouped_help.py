@@ -54,7 +54,7 @@ class _Plain:
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the value in the form in which the command's function receives it."""
-        if value is None and param.nargs == 1 and not param.multiple:
+        if value is None and param.nargs == 1:
             return None
         # Other texts may contain invalid Unicode, which pydantic refuses.
         if param.type_descriptor.annotation is str and isinstance(value, str) and value.isascii():

@@ -79,8 +79,9 @@ def list_(
         int | None, typer.Option(min=1, metavar="N", help="Only the N newest of these runs.")
     ] = None,
     sort: Annotated[
-        Literal["begun", "score"], typer.Option(help="begun: newest first; score: highest first.")
-    ] = "begun",
+        Literal["begun", "score"] | None,
+        typer.Option(help="begun: newest first, the default; score: highest first."),
+    ] = None,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -89,7 +90,13 @@ def list_(
     Example: grpo-practice runs list --kind eval --last 10 --sort score
     """
     report = workspace(db).runs(
-        kind=kind, grep=grep, dataset=dataset, model=model, tags=tag or (), last=last, sort=sort
+        kind=kind,
+        grep=grep,
+        dataset=dataset,
+        model=model,
+        tags=tag or (),
+        last=last,
+        sort=sort or "begun",
     )
     if json:
         print_json(report.document())

@@ -133,7 +133,7 @@ async def test_what_cannot_be_pruned_is_refused(project: Measured) -> None:
     with pytest.raises(Exception, match=r"of L\d+ \(toy\) are not measured") as refused:
         workspace.prune("toy")
     error: Any = refused.value
-    assert error.hint.startswith("grpo-practice experiences effect --run L")
+    assert ": grpo-practice experiences effect --run L" in str(error.hint)
     with pytest.raises(Exception, match="there is no run 'nobody'"):
         workspace.prune("nobody")
     assert counts(project) == before
