@@ -1,6 +1,8 @@
 """The matrix of questions by runs: who is right, what was said, and its filters."""
 
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from tests.contract.project import evaluated
@@ -10,6 +12,8 @@ from tests.contract.viewer.viewing import Page, is_well_made, viewing
 async def test_the_page_shows_questions_expected_and_actual_answers(tmp_path: Path) -> None:
     project = await evaluated(tmp_path / "p")
     names = [name for (name,) in project.query("SELECT run_id FROM runs WHERE kind = 'eval'")]
+    with closing(sqlite3.connect(project.db)) as db, db:
+        db.execute("UPDATE runs SET arm = 'brief.yaml' WHERE run_id = ?", (names[0],))
     asked, answers = project.query(
         """SELECT question, answer FROM samples JOIN dataset_rows USING (sample_id)
             WHERE dataset_id = (SELECT dataset_id FROM branches WHERE run_id = 'toy/eval')"""
@@ -23,6 +27,8 @@ async def test_the_page_shows_questions_expected_and_actual_answers(tmp_path: Pa
         assert status == 200
         assert asked in page.text
         assert answers.strip('"') in page.text
+        assert ">1 brief.yaml<" in text, "as it was typed"
+        assert f">2 {names[1][:20]}" in text
         totals = {}
         for only in ("all", "disagree", "all_wrong", "all_right", "only_1", "only_2"):
             _, text = await viewer.get("/matrix", runs=",".join(names[:2]), only=only)
