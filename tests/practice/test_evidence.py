@@ -73,6 +73,19 @@ def test_each_question_has_one_vote_however_often_it_is_asked() -> None:
     assert 0 < found.support < on(Past({"E1": {10: 1}})).support
 
 
+def test_a_family_of_questions_has_one_vote() -> None:
+    family = dict.fromkeys(range(10, 30), "f")
+    twenty, one = dict.fromkeys(range(10, 30), 1), {10: 1}
+    assert Evidence(twenty, families=family).support == Evidence(one).support
+    assert Evidence(twenty).support > Evidence(one).support
+    outvoted = Evidence({**twenty, 30: -1, 31: -1}, families=family)
+    assert (outvoted.supporting, outvoted.opposing, outvoted.stays) == (20, 2, False)
+    mixed = Evidence({10: 1, 11: -1, 12: -1}, families=family)
+    assert mixed.support < 0
+    assert mixed.stays, "one family alone does not remove an experience"
+    assert on(Past({"E1": one}, families=family)).families == family
+
+
 def test_a_vote_on_something_that_is_not_in_the_library_is_no_vote() -> None:
     assert on(Past(), (10, Operation("ADD", text="A: a."))).votes == {}
     assert evidence_on(LIBRARY, Past(), [(10, Operation("NONE", "E9"))]).keys() == {"E1", "E2"}

@@ -1,6 +1,8 @@
 """Votes and plays are read from what steps left on record, along the run's own line."""
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -163,6 +165,14 @@ async def test_a_subject_holds_all_who_proposed_something_about_an_experience(ru
     assert run.past(2).subjects == [{first, second}]
     await run.close(2, [[ADD], [], [DELETE]], merged(DELETE, 1), merged(ADD, 0))
     assert run.past(3).subjects == [{first, second, third}, {first}]
+
+
+async def test_samples_of_a_cluster_are_known_as_one_family(run: Run) -> None:
+    with closing(sqlite3.connect(run.store.path)) as db, db:
+        db.execute("UPDATE samples SET cluster = 'f' WHERE sample_id IN (?, ?)", run.ids[:2])
+        db.execute("UPDATE samples SET cluster = '' WHERE sample_id = ?", run.ids[2:3])
+    await run.close(0, [[ADD], [], []], merged(ADD, 0))
+    assert run.past(1).families == dict.fromkeys(run.ids[:2], "f")
 
 
 async def test_a_text_that_rewards_disproved_is_remembered(run: Run) -> None:

@@ -49,6 +49,8 @@ class Evidence:
     """Sample id → number of the sample's votes for the experience minus those against it."""
     changes: Mapping[int, Change] = field(default_factory=dict)
     """Sample id → change in its reward; only of samples that the experience is about."""
+    families: Mapping[int, str] = field(default_factory=dict)
+    """Sample id → family of related samples, which has one vote; see `Sample.cluster`."""
 
     @property
     def supporting(self) -> int:
@@ -68,17 +70,20 @@ class Evidence:
     @property
     def support(self) -> float:
         """Expected effect of the experience in standard deviations; negative if it does harm."""
-        n = len(self.votes)
+        ballots = Counter[int | str]()
+        for sample, vote in self.votes.items():
+            ballots[self._family(sample)] += one_vote(vote)
+        n = len(ballots)
         voted = n / (VOTE_VARIANCE + n * SHARED_VARIANCE)
-        agreed = (self.supporting - self.opposing) / n if n else 0.0
+        agreed = sum(map(one_vote, ballots.values())) / n if n else 0.0
         known = voted + self._known
         return (voted * VOTED * agreed + self._moved) / sqrt(known) if known else 0.0
 
     @property
     def stays(self) -> bool:
         """False if the evidence against the experience outweighs the evidence for it."""
-        against = {sample for sample, vote in self.votes.items() if vote < 0}
-        against |= {sample for sample, change in self.changes.items() if change.size < 0}
+        against = {self._family(s) for s, vote in self.votes.items() if vote < 0}
+        against |= {self._family(s) for s, change in self.changes.items() if change.size < 0}
         # A vote needs a second question beside it: a text in one attempt could speak for the
         # teacher. And float rounding must not decide a tie.
         return round(self.support, 9) >= 0 or (self.opposing > 0 and len(against) < 2)
@@ -96,6 +101,9 @@ class Evidence:
     def opposed_by(self, samples: Iterable[int]) -> "Evidence":
         """Return the evidence with one more vote against the experience by each of the samples."""
         return replace(self, votes={**self.votes, **{s: self.votes.get(s, 0) - 1 for s in samples}})
+
+    def _family(self, sample: int) -> int | str:
+        return self.families.get(sample, sample)
 
     @property
     def _known(self) -> float:
@@ -142,7 +150,8 @@ def evidence_on(
         # Proposals about the same experience have the same subject, whichever side they take.
         about = set(of).union(*(subject for subject in subjects if subject & of.keys()))
         changes = {s: _change(name, played[s], past) for s in about if s in played}
-        found[name] = Evidence(dict(of), {s: c for s, c in changes.items() if c is not None})
+        moved = {s: c for s, c in changes.items() if c is not None}
+        found[name] = Evidence(dict(of), moved, past.families)
     return found
 
 

@@ -254,8 +254,8 @@ class Past:
     """Library id → the experiences that it contains with their current text."""
     subjects: Sequence[Set[int]] = ()
     """Ids of the samples whose proposals were about each experience, also a removed one."""
-    disproved: Sequence[str] = ()
-    """Texts that were removed because rewards fell with them, oldest first."""
+    disproved: Sequence[str] = ()  # texts removed because rewards fell with them, oldest first
+    families: Mapping[int, str] = field(default_factory=dict)  # sample id → its cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,9 @@ _SHOWN = """SELECT i.library_id FROM library_items i JOIN experience_texts t
     USING (experience_id, version)
   WHERE i.experience_id = :experience AND (i.version = :version
     OR t.op_id IN (SELECT value FROM json_each(:ops)) OR (:imported AND t.op_id IS NULL))"""
+_FAMILIES = """SELECT s.sample_id, s.cluster FROM branches b
+    JOIN dataset_rows d USING (dataset_id) JOIN samples s USING (sample_id)
+  WHERE b.branch_id = ? AND s.cluster <> ''"""
 Votes = dict[int, int]
 """Sample id → its votes for an experience minus its votes against it, at most one per step."""
 
@@ -74,7 +77,8 @@ def past(db: sqlite3.Connection, branch: Branch, library: Library, *, end: int) 
     rows = (row for segment in line for row in db.execute(_PLAYS, segment))
     plays = [play for row in rows for play in _plays(row)]
     texts = (text for segment in line for (text,) in db.execute(_DISPROVED, segment))
-    return Past(votes, plays, shown, _subjects(db, line), tuple(dict.fromkeys(texts)))
+    disproved, families = tuple(dict.fromkeys(texts)), db.execute(_FAMILIES, (branch.id,))
+    return Past(votes, plays, shown, _subjects(db, line), disproved, dict(families.fetchall()))
 
 
 def _subjects(db: sqlite3.Connection, line: Sequence[Segment]) -> Sequence[Set[int]]:
