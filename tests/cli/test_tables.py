@@ -37,7 +37,7 @@ def test_no_word_of_the_steps_is_cut_and_no_row_is_wrapped(demo: Gp, columns: in
 @pytest.mark.parametrize("columns", [60], indirect=True)
 def test_columns_that_are_left_out_are_named(demo: Gp, columns: int) -> None:
     shown = demo("runs", "show", "demo").out
-    assert "  columns left out on this narrow terminal: epoch, library\n" in shown
+    assert "  columns left out at this width: epoch, library\n" in shown
 
 
 @pytest.mark.parametrize("columns", [12], indirect=True)
@@ -76,4 +76,4 @@ def test_stages_leave_columns_out_and_break_no_word(demo: Gp, columns: int) -> N
     rows = [line for line in shown.splitlines() if line.startswith(("play ", "merge "))]
     assert len(rows) == 2
     assert all(row.endswith("$0.00") for row in rows)
-    assert "columns left out on this narrow terminal: model\n" in shown
+    assert "columns left out at this width: model\n" in shown

@@ -146,7 +146,8 @@ def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
     ):
         raise ConfigError(
             f"the stored instructions of {found.run} differ from those its agent received:"
-            " a text in them was redacted as a secret, or another version played it",
+            " a text in them was redacted as a secret, another version played it, or the library is"
+            " only a control, such as `filler`",
             hint=f"`grpo-practice experiences list --run {quote(found.run)}` lists the experiences,"
             " so that you can add them to the instructions by hand",
         )

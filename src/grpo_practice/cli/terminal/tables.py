@@ -106,7 +106,7 @@ def table(
     else:
         _print(_narrow(columns, most, right), stderr=stderr)
     if named := [name for name in left_out if name in headers]:
-        say(f"  columns left out on this narrow terminal: {', '.join(named)}")
+        say(f"  columns left out at this width: {', '.join(named)}")
 
 
 def _aligned(column: Sequence[str], right: Collection[str]) -> list[str]:
