@@ -32,6 +32,16 @@ def test_the_digest_is_that_of_the_schema() -> None:
         )
 
 
+def test_a_trigger_named_like_sqlite_s_own_is_found() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        migrate(db)
+        sql = "CREATE TRIGGER sqlite_x AFTER UPDATE ON runs BEGIN UPDATE runs SET note = ''; END"
+        db.execute("PRAGMA writable_schema = ON")
+        row = ("trigger", "sqlite_x", "runs", 0, sql)
+        db.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", row)
+        assert any(schema_faults(objects(db)))
+
+
 def test_a_signal_ends_a_query(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     Store(path).close()

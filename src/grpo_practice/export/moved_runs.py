@@ -3,9 +3,10 @@
 import os
 import re
 import shlex
+import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from grpo_practice.config.schema.base import NAME
@@ -17,6 +18,7 @@ from grpo_practice.run.database import existing, free_target
 from grpo_practice.store import Store, check
 from grpo_practice.store.backup import copy
 from grpo_practice.store.db import PARTS
+from grpo_practice.store.migrate import our_tables
 from grpo_practice.store.queries import runs
 from grpo_practice.store.trained_steps import checkpoint_paths, checkpoints_root
 from grpo_practice.store.transfer import NameClashError, write_runs
@@ -73,11 +75,32 @@ def _private_copy(database: Path) -> Iterator[Path]:
 def _refuse_damage(source: Path, file: Path) -> None:
     """Raise StoreError if the checks of `db check` find a problem."""
     wrong = next((text for found in check.check(source) for text in found.wrong), None)
+    wrong = wrong or _bad_text(source)
     if wrong is not None:
         raise StoreError(
             f"the database {file} is damaged: {wrong}; nothing was imported",
             hint=f"to see the details: grpo-practice db check --db {shlex.quote(str(file))}",
         )
+
+
+def _bad_text(source: Path) -> str | None:
+    """Return what is wrong with texts that would make the importing database unreadable."""
+    with closing(sqlite3.connect(source)) as db:
+        for table in sorted(our_tables()):
+            try:
+                for _ in db.execute(f"SELECT * FROM {table}"):
+                    pass
+            except sqlite3.OperationalError as e:
+                return f"{table}: {e}"
+        names = db.execute("SELECT run_id, exp_id FROM runs").fetchall()
+        folders = [folder for (folder,) in db.execute("SELECT base_dir FROM branches")]
+    for run, exp_id in names:
+        known = all(re.fullmatch(NAME, part) for part in exp_id.split("/"))
+        below = run == exp_id or run.startswith(f"{exp_id}/")
+        if not (known and below and run.isprintable()):
+            return f"{run!r} is no name of a run"
+    bad = next((folder for folder in folders if "\0" in (folder or "")), None)
+    return None if bad is None else f"{bad!r} is no folder"
 
 
 def _named(source: Path, wanted: Sequence[str]) -> list[str]:
@@ -116,6 +139,9 @@ def _untrusted(store: Store, names: Iterable[str]) -> list[str]:
     for name in names:
         stored = store.read(runs.config, name)
         if stored is not None:
-            key = stored_digest(stored.text, Path(stored.base_dir))
-            found += [] if trust.text(key, store.path, imported=True) else [name]
+            with suppress(ConfigError):  # nobody can have trusted a config that cannot be read
+                key = stored_digest(stored.text, Path(stored.base_dir))
+                if trust.text(key, store.path, imported=True):
+                    continue
+            found.append(name)
     return found

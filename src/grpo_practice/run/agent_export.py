@@ -34,8 +34,9 @@ def exported(store: Store, found: LibraryRef, scores: BeforeAfter) -> ExportedAg
     had when the agent played. The export therefore needs no key and no URL.
 
     Raises:
-        ConfigError: The instructions are not stored byte for byte.
+        ConfigError: The instructions are not stored byte for byte, or the run is a stranger's.
     """
+    _check_trust(store, found.run)
     record = store.read(references.record, found.branch)
     config = AgentConfig.model_validate(_nested(record.identity))
     # Redaction may have changed the stored instructions. An agent with other instructions is not
@@ -135,6 +136,22 @@ def _provenance(
 
 def _evidence(known: KnownScore | None) -> Measured | None:
     return None if known is None else Measured(known.run, known.dataset, known.score)
+
+
+def _check_trust(store: Store, run: str) -> None:
+    """Raise ConfigError for an imported run that the user has not trusted.
+
+    The exported file may lie in a folder that the user trusts, with a stranger's programs and URLs.
+    """
+    stored = store.read(runs.config, run)
+    if stored is None or not stored.imported:
+        return
+    digest = stored_digest(stored.text, Path(stored.base_dir))
+    if not user_trust(os.environ).text(digest, store.path, imported=True):
+        raise ConfigError(
+            f"{run} was imported, and you have not trusted its settings",
+            hint="read them, then name the file that it came from to `grpo-practice trust`",
+        )
 
 
 def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:

@@ -71,7 +71,7 @@ def objects(db: sqlite3.Connection) -> Objects:
     """Return the objects of a schema, except for SQLite's own and the record of migrations."""
     rows = db.execute(
         """SELECT type, name, tbl_name, sql FROM sqlite_schema
-            WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_*'
+            WHERE sql IS NOT NULL AND (name NOT GLOB 'sqlite_*' OR type IN ('trigger', 'view'))
               AND tbl_name <> '_sqlite_migrations' ORDER BY type, name"""
     )
     return {(kind, name): (on, sql) for kind, name, on, sql in rows}

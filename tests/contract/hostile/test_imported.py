@@ -72,7 +72,8 @@ def test_another_name_and_another_move_give_it_no_trust(place: Place) -> None:
         refused(place.type("practice", "--db", db, "--restart-step", "0"), "--trust")
 
 
-def test_an_agent_exported_from_it_is_a_stranger_s_file(place: Place) -> None:
+def test_no_agent_is_exported_from_it(place: Place) -> None:
+    """The file could lie in a folder that the user trusts."""
     agent = '{"evaluation.agent.type": "command", "evaluation.agent.command": ["./run"]}'
     databases.given(place, COMMAND, agent=agent)
     imported_again = place.folder / databases.DB
@@ -80,10 +81,35 @@ def test_an_agent_exported_from_it_is_a_stranger_s_file(place: Place) -> None:
     place.put("run", shell(place.mark, "run"), runs=True)
     assert place.type("trust", ".").code == 0
     assert place.type("runs", "import", THEIRS).code == 0
-    elsewhere = str(place.home / "agent.yaml")
-    assert place.type("export-agent", "--run", "toy", "-o", elsewhere).code == 0
-    data = ("--dataset", "mine", "--verify", "exact")
-    refused(place.type("eval", "--agent", elsewhere, *data), "--trust")
+    outcome = place.type("export-agent", "--run", "toy", "-o", "agent.yaml")
+    assert outcome.code == 2
+    assert "grpo-practice trust" in outcome.shown
+    assert not (place.folder / "agent.yaml").exists()
+    assert place.type("trust", THEIRS).code == 0
+    assert place.type("export-agent", "--run", "toy", "-o", "agent.yaml").code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE branches SET base_dir = CAST(x'2fff80' AS TEXT)", "decode"),
+        ("UPDATE branches SET base_dir = '/x' || char(0) || 'y'", "is no folder"),
+        ("UPDATE runs SET exp_id = 'demo:2'", "is no name of a run"),
+        ("UPDATE runs SET exp_id = '--db=x'", "is no name of a run"),
+        ("UPDATE runs SET exp_id = 'x' || char(10) || 'next: y'", "is no name of a run"),
+    ],
+)
+def test_a_file_that_would_break_or_hide_runs_here_is_refused(
+    place: Place, change: str, said: str
+) -> None:
+    databases.given(place, COMMAND)
+    with closing(sqlite3.connect(place.folder / databases.DB)) as db, db:
+        db.execute(change)
+    (place.folder / databases.DB).rename(place.folder / THEIRS)
+    outcome = place.type("runs", "import", THEIRS)
+    assert outcome.code == 7
+    assert said in outcome.shown
+    assert not (place.folder / databases.DB).exists()
 
 
 def test_commands_that_name_no_run_use_the_user_s_own(place: Place) -> None:
