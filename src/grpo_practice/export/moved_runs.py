@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from grpo_practice.config.schema.base import NAME
-from grpo_practice.config.trust.word import stored_digest, user_trust
+from grpo_practice.config.schema.base import NAME, check_name
+from grpo_practice.config.trust.word import user_trust
 from grpo_practice.core.errors import ConfigError, StoreError
 from grpo_practice.core.files import replacement
 from grpo_practice.export.reports import ExportedRuns, ImportedRuns
 from grpo_practice.run.database import existing, free_target
+from grpo_practice.run.trusting import trusts
 from grpo_practice.store import Store, check
 from grpo_practice.store.backup import copy
 from grpo_practice.store.db import PARTS
@@ -51,10 +52,7 @@ def import_runs(
         chosen = _named(source, wanted)
         names = {_only_experiment(source, chosen): names} if isinstance(names, str) else names
         for name in names.values():
-            if not re.fullmatch(NAME, name):
-                raise ConfigError(
-                    f"{name!r} is no valid name: it may have 100 letters, digits, `.`, `_` and `-`"
-                )
+            check_name(name, "an experiment")
         with Store(database) as store:
             try:
                 moved = store.import_runs(source, chosen, names)
@@ -140,8 +138,7 @@ def _untrusted(store: Store, names: Iterable[str]) -> list[str]:
         stored = store.read(runs.config, name)
         if stored is not None:
             with suppress(ConfigError):  # nobody can have trusted a config that cannot be read
-                key = stored_digest(stored.text, Path(stored.base_dir))
-                if trust.text(key, store.path, imported=True):
+                if trusts(trust, stored, store.path):
                     continue
             found.append(name)
     return found

@@ -21,6 +21,7 @@ from grpo_practice.reports.known_scores import KnownScore
 from grpo_practice.run.agent_file import endpoint_written, model_as_written, without_secrets
 from grpo_practice.run.library_refs import LibraryRef
 from grpo_practice.run.own_code import is_of_program
+from grpo_practice.run.trusting import trusts
 from grpo_practice.store import Store, libraries
 from grpo_practice.store.queries import references, runs
 
@@ -74,8 +75,7 @@ def remember_export(store: Store, found: LibraryRef, text: str) -> None:
         return
     trust, folder = user_trust(os.environ), Path(stored.base_dir)
     # Never trust more than before: an agent from a foreign run stays foreign.
-    digest = stored_digest(stored.text, folder)
-    if trust.text(digest, store.path, imported=stored.imported):
+    if trusts(trust, stored, store.path):
         # The export is complete even if the trust cannot be stored; its user is then asked to
         # trust it.
         with suppress(ConfigError):
@@ -146,8 +146,7 @@ def _check_trust(store: Store, run: str) -> None:
     stored = store.read(runs.config, run)
     if stored is None or not stored.imported:
         return
-    digest = stored_digest(stored.text, Path(stored.base_dir))
-    if not user_trust(os.environ).text(digest, store.path, imported=True):
+    if not trusts(user_trust(os.environ), stored, store.path):
         raise ConfigError(
             f"{run} was imported, and you have not trusted its settings",
             hint="read them, then name the file that it came from to `grpo-practice trust`",

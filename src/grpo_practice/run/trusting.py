@@ -11,12 +11,13 @@ from typing import ClassVar
 from typing_extensions import override
 
 from grpo_practice.config.reading.compose import compose
-from grpo_practice.config.trust.word import OWN, stored_digest, text_digest, user_trust
+from grpo_practice.config.trust.word import OWN, Trust, stored_digest, text_digest, user_trust
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.text import count
 from grpo_practice.reports.base import Report
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
+from grpo_practice.store.queries.runs import StoredConfig
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -46,6 +47,12 @@ class TrustReport(Report):
 
 
 _DATABASE = b"SQLite format 3\0"
+
+
+def trusts(known: Trust, stored: StoredConfig, database: Path) -> bool:
+    """Return whether the user trusts the settings of a stored run."""
+    digest = stored_digest(stored.text, Path(stored.base_dir))
+    return known.text(digest, database, imported=stored.imported)
 
 
 def trust(
