@@ -30,7 +30,9 @@ def other(path: Path, name: str = "mine") -> Path:
     """Make a database with a small run of its own."""
     with Store(path) as store:
         data, ids = upload(store, name=name)
-        branch = store.begin(spec(data, name, kind="eval"), plan=planned(plans(ids, 1)))
+        branch = store.begin(
+            spec(data, name, {"verify.name": "exact"}, kind="eval"), plan=planned(plans(ids, 1))
+        )
         with store.invocation(branch, "grpo-practice practice --config mine.yaml"):
             pass
     return path

@@ -67,7 +67,13 @@ def _private_copy(database: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="grpo-practice-") as folder:
         made = Path(folder) / "copy.db"
         copy(database, made)
-        yield made
+        try:
+            yield made
+        except StoreError as e:
+            if str(made) not in f"{e}{e.hint}":
+                raise
+            said, hint = (t and t.replace(str(made), str(database)) for t in (str(e), e.hint))
+            raise StoreError(said or "", hint=hint) from e
 
 
 def _refuse_damage(source: Path, file: Path) -> None:

@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -18,8 +17,9 @@ from grpo_practice.store import datasets, libraries, steps
 from grpo_practice.store.db import explained, get_text, is_interrupted
 from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
-from grpo_practice.store.shape import ancestor_faults, objects, schema_faults
-from grpo_practice.store.typed_rows import CHECK_HINT, our_columns
+from grpo_practice.store.shape import LATER_LINKS, ancestor_faults, objects, schema_faults
+from grpo_practice.store.stored_values import label_faults, value_faults
+from grpo_practice.store.typed_rows import CHECK_HINT
 
 MOST = 20
 """Maximum number of reported problems of one kind."""
@@ -49,21 +49,6 @@ _SIGNS = (
     RecursionError, AssertionError,
 )  # fmt: skip
 """Errors caused by values that this program would not have stored."""
-_JSON: dict[str, type] = {
-    "answer": object,
-    "domains": list,
-    "from_ops": list,
-    "identity": dict,
-    "left_out": list,
-    "meta": dict,
-    "parts": list,
-    "plan": list,
-    "prompts": dict,
-    "spec": dict,
-    "stats": dict,
-    "sums": dict,
-}
-"""JSON columns, with the type of their values."""
 Checker = Callable[[sqlite3.Connection], Iterator[str | None]]
 """Function that checks objects and yields None, a problem or a note for each."""
 
@@ -158,29 +143,21 @@ def _references(db: sqlite3.Connection) -> Iterator[str | None]:
     yield from (wrong for (wrong,) in db.execute(stray))
 
 
+def _circles(db: sqlite3.Connection) -> Iterator[str | None]:
+    """Check that no run, operation, experience, call or step refers to itself through others."""
+    yield from ancestor_faults(db, LATER_LINKS)
+    above = dict[str, str](db.execute("SELECT run_id, parent_run_id FROM runs").fetchall())
+    for run in above:
+        seen, at = set[str](), run
+        while at in above and at not in seen:
+            seen.add(at)
+            at = above[at]
+        yield f"run {run} descends from itself" if at in seen else None
+
+
 def _texts(db: sqlite3.Connection) -> Iterator[str | None]:
     for sha, body in db.execute("SELECT sha256, body FROM texts"):
         yield None if text_sha(body) == sha else f"text {sha.hex()[:8]} does not match its hash"
-
-
-def _values(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Check that texts stored as times or JSON can be parsed."""
-    for table, column, declared, _ in our_columns(db):
-        if declared == "TEXT" and (column in _JSON or column.endswith("_at")):
-            rows = db.execute(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL")
-            for (stored,) in rows:
-                wrong = f"{table}.{column} cannot be read: {brief(stored, 40)}"
-                yield None if _is_readable(column, stored) else wrong
-
-
-def _is_readable(column: str, stored: str) -> bool:
-    try:
-        if column in _JSON:
-            return isinstance(json.loads(stored), _JSON[column])
-        datetime.fromisoformat(stored)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _datasets(db: sqlite3.Connection) -> Iterator[str | None]:
@@ -363,7 +340,9 @@ _CHECKERS: dict[str, Checker] = {
     "ancestors of branches and libraries": ancestor_faults,
     "pages of the file": _pages,
     "references between tables": _references,
-    "times and JSON": _values,
+    "times and JSON": value_faults,
+    "labels and identities of runs": label_faults,
+    "references in a circle": _circles,
     "texts": _texts,
     "datasets": _datasets,
     "runs": _runs,

@@ -81,8 +81,7 @@ class Distillation:
 
 def frequencies(found: Iterable[K]) -> dict[K, int]:
     """Return how often each value occurs, most frequent first, ties by name."""
-    counts = Counter(found)
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    return _ordered(Counter(found))
 
 
 def added(parts: Iterable[Mapping[K, int]]) -> dict[K, int]:
@@ -90,4 +89,8 @@ def added(parts: Iterable[Mapping[K, int]]) -> dict[K, int]:
     total = Counter[K]()
     for part in parts:
         total.update(part)
-    return frequencies(total.elements())
+    return _ordered(+total)
+
+
+def _ordered(counts: Mapping[K, int]) -> dict[K, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -16,7 +16,7 @@ from grpo_practice.core.prompts.system import (
     system_prompt,
     without_block,
 )
-from grpo_practice.core.text import unlike
+from grpo_practice.core.text import brief, unlike
 from grpo_practice.core.types import Library
 from grpo_practice.store.records import EFFECT, AgentRecord, RunSpec
 
@@ -38,6 +38,13 @@ ORIGIN = "train.origin"
 TEACHER_CONTEXT = "practice.teacher_context"
 INSTRUCTIONS = "agent.agent.instructions"
 MODEL = "agent.model.model_provider.model"
+_OVERLAP, _VERIFY = "practice.overlap", "verify.name"
+_TEXTS = (
+    "agent.agent.name", "agent.type", "agent.function", INSTRUCTIONS, MODEL, _VERIFY,
+    "verify.sha256", POPULATION, ORIGIN, AGENT_SHA, LIBRARY_SHA, MODEL_SHA, WEIGHTS_SHA,
+)  # fmt: skip
+_TYPES: Mapping[str, type] = {**dict.fromkeys(_TEXTS, str), "agent.command": list, METHOD: int}
+"""Keys that are read one by one, with the types of their values; each value may be null."""
 _EITHER = ("", "evaluation.")
 """Prefixes of the agent's keys in the identities of evaluations and of practice runs."""
 
@@ -70,7 +77,7 @@ def _program_of(identity: Identity) -> str | None:
         if function := identity.get(f"{at}agent.function"):
             return str(function).rpartition(":")[0]
         if command := identity.get(f"{at}agent.command"):
-            return f"a file of {' '.join(command)}"
+            return f"a file of {' '.join(map(str, command))}"
     return None
 
 
@@ -149,14 +156,29 @@ def has_own_agent(identity: Identity) -> bool:
     return agent_of(identity).get("agent.type") in ("python", "command")
 
 
+def key_faults(identity: Identity, kind: str) -> list[str]:
+    """Return a fault for each stored key that a run of this kind lacks or cannot read."""
+    types = {key: _TYPES.get(key.removeprefix("evaluation.")) for key in identity}
+    wrong = [
+        key
+        for key, kind_of in types.items()
+        if kind_of and not isinstance(identity[key], kind_of | None)
+    ]
+    if kind == "practice" and type(identity.get(_OVERLAP)) not in (int, float):
+        wrong.append(_OVERLAP)
+    if kind in ("eval", "train") and scoring_of(identity).get(_VERIFY) is None:
+        wrong.append(_VERIFY)
+    return [f"{key} is {brief(str(identity.get(key)), SHOWN)}" for key in wrong]
+
+
 def overlap_of(identity: Identity) -> float:
     """Return the share of a step's groups that a practice run may begin early."""
-    return float(identity["practice.overlap"])
+    return float(identity[_OVERLAP])
 
 
 def verify_of(identity: Identity) -> str:
     """Return the name of the verify function that scores the rollouts."""
-    return str(scoring_of(identity)["verify.name"])
+    return str(scoring_of(identity)[_VERIFY])
 
 
 def agent_record(spec: RunSpec) -> AgentRecord:

@@ -39,8 +39,23 @@ def name_arm(db: sqlite3.Connection, run: str, name: ArmName) -> None:
     db.execute(
         """UPDATE runs SET arm = :arm, arm_change = nullif(:change, '')
             WHERE run_id = :run AND (:change IS NOT NULL OR arm IS NULL)""",
-        {"run": run, "arm": name.typed, "change": name.change},
+        {
+            "run": run,
+            "arm": name.typed[:NOTE_CHARS],
+            "change": None if name.change is None else name.change[:NOTE_CHARS],
+        },
     )
+
+
+def check_labels(labels: RunLabels) -> None:
+    """Raise ConfigError if `label` would not have stored these tags, or would have cut a text."""
+    tags = [*map(_tag, labels.tags)]
+    if tags != list(labels.tags) or len({*tags}) < len(tags) or len(tags) > MOST_TAGS:
+        raise ConfigError(f"a run has at most {MOST_TAGS} tags, each once")
+    if _note(labels.note) != labels.note:
+        raise ConfigError("a note has no control characters")
+    if max(map(len, (labels.arm or "", labels.arm_change or ""))) > NOTE_CHARS:
+        raise ConfigError(f"the name of an arm has at most {NOTE_CHARS:,} characters")
 
 
 def label(

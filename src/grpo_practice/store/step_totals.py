@@ -4,8 +4,8 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from grpo_practice.core.types import Outcome
 from grpo_practice.store.records import Branch, Segment
 
 ROLLOUTS = """
@@ -31,13 +31,13 @@ class Sums:
 
     rollouts: int
     model_ms: int
-    outcomes: list[list[Any]]
+    outcomes: list[tuple[Outcome, str | None, int]]
     """[outcome, reason or None, count]."""
     mute: int
     """Answers that were cut before their first character."""
     late: int
     """Rollouts that our own deadline ended."""
-    slots: list[list[Any]]
+    slots: list[tuple[int, int, int, float, float]]
     """[slot, scored, correct, sum of rewards, sum of their squares]."""
     unasked: int
     """Answers given without a request to a model."""
@@ -71,10 +71,10 @@ def write_totals(db: sqlite3.Connection, branch_id: int, step: int) -> None:
         told = Sums(
             rollouts=row[0],
             model_ms=row[2],
-            outcomes=[*map(list, outcomes)],
+            outcomes=[*map(tuple, outcomes)],
             mute=row[3],
             late=row[4],
-            slots=[*map(list, slots)],
+            slots=[*map(tuple, slots)],
             unasked=row[5],
         )
         sums = json.dumps(asdict(told))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from grpo_practice.reports.run_list import RunsReport
 
-SIMULATED = " (simulated)"
+SIMULATED, IMPORTED = " (simulated)", " (imported)"
 NAME, TEXT = 24, 32
 """Maximum length of a name that a configuration gives, and of a text that a person types."""
 LEAST = ("steps", "agent", "differs by", "model", "dataset", "kind", "status", "tags", "arm")
@@ -25,7 +25,10 @@ def show_list(report: "RunsReport") -> None:
     runs = report.runs
     all_simulated = len(runs) > 1 and all(run.simulated for run in runs)
     mark = "" if all_simulated else SIMULATED
-    names = [run.name + (mark if run.simulated else "") for run in runs]
+    names = [
+        run.name + (mark if run.simulated else "") + (IMPORTED if run.imported else "")
+        for run in runs
+    ]
     columns = {
         "score": [reward(run.score) for run in runs],
         "begun (UTC)": [_short(run.created_at) for run in runs],
