@@ -143,6 +143,7 @@ def test_what_the_export_says_brings_both_scores_into_the_file(
     assert ran.err.index("next: ") < ran.err.index("then, ")
     renewed = toy(*next_words(ran.err, "add the scores to the file: "))
     assert (renewed.code, not_measured(renewed.err)) == (0, [])
+    assert "next: " not in renewed.err  # nothing is left to do
     text = Path("enhanced.yaml").read_text("utf-8")
     assert "score without the library" in text
     assert "score with the library" in text

@@ -235,8 +235,8 @@ def test_a_third_of_the_comparisons_is_worth_a_warning(
     assert f"{warned}, because the token limit cut off the reply" in said
     assert "max_tokens type: grpo-practice practice --restart-step 0" in said
     assert "nothing was learnt" not in said
-    assert next_words(ran) == ["export-agent", "--run", "toy", "-o", "toy-enhanced.yaml"]
-    assert gp(*next_words(ran)).code == 0
+    measure = next_words(ran)  # an agent that was not measured is not exported yet
+    assert measure[:3] == ["eval", "--arms", "none,full"]
     again = gp("practice", "--json")
     (short,) = learning(again)
     assert (again.code, short["severity"], short["n"], short["of"]) == (0, "warning", 1, 3)

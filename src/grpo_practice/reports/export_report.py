@@ -55,13 +55,12 @@ class Exported(Report):
     @property
     @override
     def next_command(self) -> str | None:
-        """Command that evaluates the agent or shows its scores; None if no command can load it."""
+        """Command that evaluates the agent; None if it is measured or no command can load it."""
         if self.path is None or self.call or not FORMATS[self.format].loadable:
             return None
         if self.scores is None:
             return f"grpo-practice eval --agent {shlex.quote(str(self.path))}"
-        run = shlex.quote(self.agent.provenance.run)
-        return self.scores.measure(self._arm) or f"grpo-practice runs show {run}"
+        return self.scores.measure(self._arm)
 
     @property
     def _arm(self) -> str | None:

@@ -255,14 +255,14 @@ class PracticeReport(EndReport):
     @property
     @override
     def next_command(self) -> str:
-        """Command to type next: repair, list held texts, diagnose, or export the agent."""
+        """Command to type next: repair, list held texts, diagnose, measure, or export the agent."""
         if command := remedy(self.findings):
             return command
         if self.held:
             return f"grpo-practice experiences list --run {quote(self.run)}"
         if not self.library.experiences:
             return f"grpo-practice runs diagnose {quote(self.run)}"
-        return export_command(self.run)
+        return next(iter(self.measure.values()), None) or export_command(self.run)
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
