@@ -72,8 +72,30 @@ def test_an_unknown_run_is_an_error_that_names_those_there_are(demo: Gp) -> None
     ran = demo("runs", "show", "nope")
     assert ran.code == 2
     assert re.search(
-        r"hint: runs: demo/eval/L\w+, demo/eval/L\w+, demo, demo/eval$", ran.err.strip()
+        r"hint: runs: demo, demo/eval, demo/eval/L\w+, demo/eval/L\w+$", ran.err.strip()
     )
+
+
+def test_part_of_a_name_finds_the_runs_that_contain_it(demo: Gp) -> None:
+    assert demo("eval", "--run", "demo/eval", "--exp-id", "other").code == 0
+    ran = demo("runs", "show", "er/")
+    assert "hint: runs with 'er/' in their names: other/eval" in ran.err
+
+
+def test_a_library_is_not_a_run(demo: Gp) -> None:
+    ran = demo("runs", "show", "L2")
+    assert (ran.code, "error: L2 is a library, not a run" in ran.err) == (2, True)
+    *_, command = ran.err.strip().partition("hint: grpo-practice ")
+    assert "experiences in L2" in demo(*command.split()).out
+    assert "there is no run 'L99'" in demo("runs", "show", "L99").err
+
+
+def test_each_evaluation_of_a_run_names_its_questions_and_its_arm(demo: Gp) -> None:
+    assert demo("eval", "--run", "demo", "--arms", "none,full").code == 0
+    shown = demo("runs", "show", "demo").out
+    assert re.search(r"evaluation +score +dataset +arm ", shown)
+    assert re.search(r"demo/eval +0\.\d+ +\S+ +none ", shown)
+    assert re.search(r"demo/eval/L\w+ +0\.\d+ +\S+ +full ", shown)
 
 
 def test_deleting_a_run_takes_its_evaluations_along(demo: Gp) -> None:

@@ -220,13 +220,16 @@ def _show(report: "RunReport") -> None:
     if report.scores:
         say("")
     table(
-        ["evaluation", "score", "95 % interval", "questions", "coverage"],
+        ["evaluation", "score", "dataset", "arm", "95 % interval", "questions", "coverage"],
         [
-            (name, reward(s.mean), interval(s), str(s.questions_scored), coverage(s))
+            (
+                *(name, reward(s.mean), *report.tested[name]),
+                *(interval(s), str(s.questions_scored), coverage(s)),
+            )
             for name, s in report.scores.items()
         ],
         right=["score", "questions", "coverage"],
-        least=["questions", "coverage"],
+        least=["questions", "coverage", "95 % interval"],
     )
     for name, score in report.scores.items():
         if score.questions_unscorable:

@@ -1,7 +1,7 @@
 """Report on a stored run, with its steps, scores and costs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from shlex import quote
 from typing import TYPE_CHECKING, ClassVar
 
@@ -104,6 +104,8 @@ class RunReport(Report):
     """
     trained: "TrainedParts | None" = None
     """Updates and checkpoints of a training run."""
+    tested: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Name of each evaluation → its dataset and its arm, which may be empty."""
 
     @property
     def checked(self) -> list[Finding]:
@@ -246,4 +248,5 @@ def run_report(store: Store, name: str) -> RunReport:
         branch.agent.k if branch else None,
         conclusion,
         trained,
+        {r.name: (k.dataset, r.arm or "") for r in evals if (k := known.get(r.name))},
     )

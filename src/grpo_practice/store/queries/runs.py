@@ -13,7 +13,7 @@ from grpo_practice.store import branches
 from grpo_practice.store.db import get_text
 from grpo_practice.store.records import Branch, RunRow
 
-SHOWN = 8
+SHOWN = 5
 """Maximum number of runs that a message names."""
 _SELECT = """
 SELECT r.run_id AS name, r.exp_id, r.kind, r.purpose, r.parent_run_id AS parent_run, r.parent_step,
@@ -92,6 +92,10 @@ def get(db: sqlite3.Connection, name: str) -> RunRow:
     """Return the run of exactly that name; raise ConfigError with a hint that names other runs."""
     run = find(db, name)
     if run is None:
+        library = int(name[1:]) if re.fullmatch(r"L[0-9]{1,18}", name) else 0
+        if db.execute("SELECT 1 FROM libraries WHERE library_id = ?", (library,)).fetchone():
+            hint = f"grpo-practice experiences list --run {name}"
+            raise ConfigError(f"{name} is a library, not a run", hint=hint)
         hint = _others(name, [run for run, _ in _newest(db)])
         raise ConfigError(f"there is no run {name!r}", hint=hint)
     return run
@@ -130,17 +134,19 @@ def _newest(db: sqlite3.Connection) -> list[tuple[str, str]]:
 
 
 def _others(name: str, known: Sequence[str]) -> str:
-    """Return a hint with names that are similar, begin alike, or are the newest."""
+    """Return a hint with names that are similar, contain the name or begin alike, or with any."""
     alike = [[one for one in known if one.startswith(name[:n])] for n in range(len(name), 1, -1)]
     begin = next(filter(None, alike), [])
     if near := nearest(name, known):
         return near
+    if within := [one for one in known if name and name in one]:
+        return f"runs with {name!r} in their names: {_listed(within)}"
     return f"runs that begin alike: {_listed(begin)}" if begin else f"runs: {_listed(known)}"
 
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return (", ".join(names[:SHOWN]) or "none yet") + more
+    return (", ".join(sorted(names)[:SHOWN]) or "none yet") + more
 
 
 def newest_branch(db: sqlite3.Connection, name: str) -> Branch | None:
