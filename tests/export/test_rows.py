@@ -57,6 +57,13 @@ async def test_csv_and_json_hold_the_same_rows(project: Project, tmp_path: Path)
     assert (tmp_path / "a.csv").read_text().splitlines() == lines
 
 
+async def test_a_file_of_another_format_is_refused(project: Project, tmp_path: Path) -> None:
+    ws = Workspace(project.db)
+    with pytest.raises(ConfigError, match=r"a\.xlsx ends in \.xlsx, which"):
+        ws.export_rows("toy", tmp_path / "a.xlsx")
+    assert ws.export_rows("toy", tmp_path / "rows").format == "jsonl"
+
+
 @pytest.mark.long
 @given(HOSTILE)
 @example("=1+1")

@@ -26,6 +26,8 @@ from grpo_practice.cli.terminal.formatting import (
     print_json,
     say,
 )
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.text import is_data_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 SHOWN = 8
 """Maximum number of runs that a line names."""
+DATABASES = (".db", ".sqlite", ".sqlite3")
+"""Endings of database files."""
 
 
 def export_rows(
@@ -54,13 +58,13 @@ def export_rows(
     """Write the rollouts of a run, or the run as a database.
 
     Rollouts are written one per row, with question, answer, reward, tokens and cost. A file whose
-    name ends in .db gets the run with its evaluations, questions and paid answers; take it in
-    elsewhere with runs import.
+    name ends in .db or .sqlite gets the run with its evaluations, questions and paid
+    answers; take it in elsewhere with runs import.
 
     Example: grpo-practice runs export math -o math.db
     """
     path = written_file(output, json=json)
-    if format_ == "db" or (format_ is None and path is not None and path.suffix == ".db"):
+    if format_ == "db" or (format_ is None and path and path.suffix.lower() in DATABASES):
         _export_run(run, path or Path("-"), force=force, db=db, json=json)
         return
     if path is None:
@@ -84,6 +88,14 @@ def _export_run(run: str, path: Path, *, force: bool, db: Path | None, json: boo
     if written.left:
         say(f"not copied: the checkpoints of training runs, in {written.left}")
     note_next(written.next_command)
+
+
+def _check_database(file: Path) -> None:
+    if is_data_file(str(file)):
+        raise ConfigError(
+            f"{file} is a file of questions, not a database with runs",
+            hint=f"{PROGRAM} data upload {quote(str(file))}",
+        )
 
 
 def import_runs(
@@ -110,6 +122,7 @@ def import_runs(
     """
     from grpo_practice.store.transfer import NameClashError
 
+    _check_database(file)
     ws, runs, names = workspace(db), run or [], dict[str, str]()
     while True:
         try:

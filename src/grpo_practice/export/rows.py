@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from typing_extensions import override
 
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.foreign_text import respell
 from grpo_practice.core.text import visible
 from grpo_practice.store.queries.export_rows import ExportRow
@@ -41,8 +42,20 @@ class Counted(Iterable[T]):
 
 
 def format_of_rows(path: Path) -> RowFormat:
-    """Return the format selected by a file name: `jsonl` unless it ends in `.csv`."""
-    return "csv" if path.suffix.lower() == ".csv" else "jsonl"
+    """Return the format selected by a file name: `jsonl` if the name has no ending.
+
+    Raises:
+        ConfigError: The ending belongs to another format.
+    """
+    ending = path.suffix.lower()
+    if ending in ("", ".jsonl"):
+        return "jsonl"
+    if ending == ".csv":
+        return "csv"
+    raise ConfigError(
+        f"{path.name} ends in {ending}, which is the ending of no format of runs export",
+        hint="end it in .csv, .jsonl or .db, or choose the format with --format",
+    )
 
 
 def row_lines(rows: Iterable[ExportRow], format: RowFormat) -> Iterator[str]:

@@ -316,3 +316,16 @@ def test_a_run_of_ones_own_stays_the_latest(demo: Gp) -> None:
     demo("runs", "import", "grpo-practice.db", "--db", OWN)
     ran = demo("eval", "--dry-run", "--db", OWN)
     assert "small/eval/" in ran.out + ran.err
+
+
+def test_the_usual_endings_of_databases_make_a_database(demo: Gp) -> None:
+    for name in ("x.sqlite", "x.SQLITE3"):
+        assert demo("runs", "export", "demo/eval", "-o", name).code == 0
+        assert Path(name).read_bytes().startswith(b"SQLite format 3")
+
+
+def test_a_file_of_questions_is_for_data_upload(demo: Gp) -> None:
+    Path("q.csv").write_text("question,answer\n1 + 1?,2\n")
+    ran = demo("runs", "import", "q.csv")
+    assert ran.code == 2
+    assert "hint: grpo-practice data upload q.csv" in ran.err
