@@ -165,6 +165,20 @@ def test_questions_that_stand_in_two_parts_or_twice_stand_out(shell: Shell) -> N
     assert "overlap" in findings(shell.gp, "toy/eval")
 
 
+def test_prompts_compared_on_practice_questions_are_no_test(shell: Shell) -> None:
+    rows = [(s.question, str(s.answer)) for s in questions(16, 0)]
+    upload(shell.gp, "train", rows[:8])
+    upload(shell.gp, "test", rows[8:])
+    shell.type("practice", "--config", "math.yaml", "--epochs", "1")
+    shell.type("eval", "--run", "toy")
+    for name in ("brief", "careful"):
+        text = f"agent: {{name: {name}, instructions: Be {name}.}}"
+        Path(f"{name}.yaml").write_text(text, "utf-8")
+    arms = ("--arms", "brief.yaml,careful.yaml")
+    shell.type("eval", "--config", "math.yaml", "--dataset", "train", *arms)
+    assert "overlap" not in findings(shell.gp, "toy")
+
+
 def test_a_library_that_is_rewritten_all_the_time_stands_out(
     demo: Gp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from grpo_practice.reports.base import Report
 from grpo_practice.reports.compared import extracts
 from grpo_practice.reports.learning_findings import counted_steps, spoken
 from grpo_practice.reports.stored_runs import run_report
-from grpo_practice.store import Store, branches, trained_steps
+from grpo_practice.store import Store, branches, datasets, trained_steps
 from grpo_practice.store.distillation import HARMLESS, Distillation
 from grpo_practice.store.queries import arms, obstacles, run_health, runs
 from grpo_practice.store.records import Branch, RunRow, StepRow
@@ -251,9 +251,21 @@ def _questions(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 
 def _asked(store: Store, exp_id: str) -> dict[str, frozenset[str]]:
     """Return an experiment's folded questions by purpose: practice, selection or test."""
-    of = dict[str, set[int]]()
-    for run in store.read(runs.all_runs):
-        if run.exp_id == exp_id and run.head_branch is not None and run.kind != "recorded":
+    of, own = dict[str, set[int]](), [r for r in store.read(runs.all_runs) if r.exp_id == exp_id]
+    heads = {r.name: store.read(branches.load, r.head_branch) for r in own if r.head_branch}
+    # Prompts may be compared on the practice questions, while the test uses others.
+    tested = {heads[r.name].tests.dataset for r in own if r.learns and r.name in heads}
+    practised = {heads[r.name].dataset_id for r in own if r.learns and r.name in heads}
+    tries = {
+        name
+        for name, head in heads.items()
+        if head.dataset_id in practised
+        and not tested & {None, store.read(datasets.by_id, head.dataset_id).name}
+    }
+    for run in own:
+        if run.has_score and run.purpose == "test" and run.name in tries:
+            continue
+        if run.head_branch is not None and run.kind != "recorded":
             # Questions of an `effect` run decide which experiences stay in a library.
             chosen = "selection" if run.purpose == "select" or not run.has_score else "test"
             part = "practice" if run.learns else chosen
