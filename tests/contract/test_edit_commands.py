@@ -240,3 +240,10 @@ def test_a_text_that_gives_an_answer_away_is_refused(gp: Gp, tmp_path: Path) -> 
     ran = gp("experiences", "edit", "E1", "--text", "Check: the answer is 714933.", *words)
     assert ran.code == 2
     assert "answer" in ran.err
+
+
+def test_the_export_of_an_edited_library_names_the_library_before(demo: Gp) -> None:
+    before = demo("experiences", "list", "--run", "demo", "--json").document["library"]
+    made = demo("experiences", "edit", "E2", "--text", "Units: name them.", "--json").document
+    written = demo("export-agent", "--run", made["library"]).out
+    assert f"), edited from {before}\n" in written

@@ -38,6 +38,8 @@ class Provenance:
     """Sentence on the difference between the two scores; None if either is missing."""
     left_out: tuple[str, ...] = ()
     """Settings that are not exported because they contain secrets."""
+    edited_from: int | None = None
+    """Number of the library that a person edited to make this one; None for a learnt library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class ExportedAgent:
         """Origin and scores as sentences for the reader."""
         origin, n = self.provenance, len(self.library)
         made = "before its first step" if origin.step is None else f"after step {origin.step}"
+        made = f"edited from L{origin.edited_from}" if origin.edited_from else made
         facts = [
             f"exported by grpo-practice {__version__} from run {origin.run} "
             f"(branch {origin.branch}), {made}",

@@ -131,6 +131,7 @@ def _provenance(
         after=_evidence(known.after),
         difference=known.conclusion.sentence if known.conclusion else None,
         left_out=left_out,
+        edited_from=store.read(references.edited_from, found.library.id),
     )
 
 
