@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.reports.run_list import KINDS, SORTS, as_it_stands, runs_report
 from grpo_practice.reports.stored_runs import StageCost, run_report
 from grpo_practice.reports.training import updates_by_step
+from grpo_practice.rollout.chat_server.server import RequestError
 from grpo_practice.store import Store, branches, steps, trained_steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import RunRow, ShownKind, StepRow, UpdateRow
@@ -50,7 +52,10 @@ def label_run(store: Store, query: Query) -> str:
     run = store.read(runs.named, query.text("run"))
     tags = (query.optional("tags") or "").split()
     removed = [tag for tag in run.tags if tag not in tags]
-    store.label_run(run.name, tags, removed, query.optional("note") or "")
+    try:
+        store.label_run(run.name, tags, removed, query.optional("note") or "")
+    except ConfigError as e:
+        raise RequestError(str(e), status=400) from None
     return link("/run", run=run.name)
 
 

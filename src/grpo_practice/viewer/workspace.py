@@ -37,7 +37,7 @@ class Pages(Core):
             format: `html` is one file that loads and runs nothing, `md` is for a pull request; None
                 chooses by the name of the file.
             output: File to write.
-            force: Whether to replace an existing file.
+            force: Whether to replace an existing file; an earlier HTML report is always replaced.
 
         Raises:
             ConfigError: A run does not exist or has not begun, or the file cannot be written.
@@ -61,6 +61,7 @@ class Pages(Core):
             # First, because a file in the way would hide that a run is misspelt.
             names = [*dict.fromkeys(store.read(named, run).name for run in runs)]
             names = names or [latest_run(store)]
+            force = force or (path is not None and _is_report(path))
             if path is not None and not force:
                 check_free(path)  # before the work of making it
             stories = [story_of(store, name) for name in names]
@@ -125,6 +126,14 @@ class Pages(Core):
             open_browser=open_browser,
             notice=lambda text: emit(Notice(text)),
         )
+
+
+def _is_report(path: Path) -> bool:
+    """Return whether the file is a report, which can be written again from the database."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return b'<meta name="generator" content="grpo-practice">' in file.read(1000)
 
 
 def _next(story: "Story") -> str:

@@ -28,6 +28,7 @@ def test_it_replaces_nothing_unless_it_is_told_to(demo: Gp) -> None:
     assert "report.html already exists" in ran.err
     assert Path("report.html").read_text("utf-8") == "mine"
     assert demo("report", "demo", "--force").code == 0
+    assert demo("report", "demo").code == 0  # a report can be made again, so it is no loss
 
 
 def test_markdown_for_a_pull_request(demo: Gp) -> None:

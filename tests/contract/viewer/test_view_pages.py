@@ -367,6 +367,6 @@ async def test_nobody_else_sets_tags(project: Project) -> None:
                 assert answer.status in (403, 405)
         assert await sent(viewer, "/run") == 405
         assert await sent(viewer, data={"run": "nobody"}) == 404
-        assert await sent(viewer, data={"run": "toy", "tags": "a,b"}) == 404
+        assert await sent(viewer, data={"run": "toy", "tags": "a,b"}) == 400
         run = Workspace(project.db).run("toy").run
         assert (run.tags, run.note) == ((), "")
