@@ -48,7 +48,9 @@ def evaluate(
     ] = None,
     step: Annotated[
         str | None,
-        typer.Option(help="With --arms: the library after this step: last, best or a number."),
+        typer.Option(
+            help="With --arms: the library after this step: last, best or a number; the first is 0."
+        ),
     ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Print the questions and conversations.")

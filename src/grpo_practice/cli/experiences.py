@@ -44,7 +44,8 @@ SITES = 200
 def list_(
     run: RunOption = None,
     step: Annotated[
-        str, typer.Option(metavar="last|best|N", help="Experiences after this step.")
+        str,
+        typer.Option(metavar="last|best|N", help="Experiences after this step; the first is 0."),
     ] = "last",
     quarantined: Annotated[
         bool,

@@ -34,7 +34,8 @@ def export_agent(
         ),
     ] = None,
     step: Annotated[
-        str, typer.Option(metavar="last|best|N", help="Experiences after this step.")
+        str,
+        typer.Option(metavar="last|best|N", help="Experiences after this step; the first is 0."),
     ] = "last",
     # Quoted, so that it is evaluated when all slices have added their formats.
     format_: """Annotated[
