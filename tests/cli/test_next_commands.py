@@ -40,7 +40,7 @@ DB = ("--db", "other name.db")
         ("runs", "show", "demo/eval"),
         ("experiences", "list"),
         ("data", "list"),
-        ("export-agent", "-o", "e.yaml"),
+        ("export-agent", "-o", "e.yaml", "--step", "0"),
         ("config", "validate"),
     ],
     ids=" ".join,
