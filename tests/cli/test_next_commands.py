@@ -308,8 +308,7 @@ def test_what_is_measured_is_not_to_be_measured_next(demo: Gp) -> None:
         assert demo(*next_words(first.err)).code == 0
     again = demo("export-agent", "--run", "demo", "-o", "next.yaml", "--force")
     assert "has not been measured" not in again.err
-    assert next_words(again.err) == ["runs", "show", "demo"]
-    assert demo(*next_words(again.err)).code == 0
+    assert "next: " not in again.err  # `runs show` would lead back to where the user came from
 
 
 def test_fewer_attempts_than_stored_are_refused_with_the_option_to_add(demo: Gp) -> None:
