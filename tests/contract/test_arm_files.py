@@ -123,3 +123,12 @@ def test_libraries_by_hand_that_cannot_be_arms_are_refused(gp: Gp) -> None:
     for names, said in (("a.yaml,b.yaml,filler", two), ("none,hand.yaml", "hand.yaml:2")):
         ran = gp("eval", "--arms", names, *ASKED)
         assert (ran.code, said in ran.err) == (2, True), ran.err
+
+
+def test_a_text_file_and_an_unquoted_colon_say_how_to_write_a_prompt(demo: Gp) -> None:
+    Path("brief.txt").write_text("Be brief.")
+    ran = demo("eval", "--run", "demo", "--arms", "none,brief.txt")
+    assert "hint: make it an agent file: agent: {name: brief, instructions: …}" in ran.err
+    Path("colon.yaml").write_text("agent: {name: colon, instructions: Answer: briefly}")
+    ran = demo("eval", "--run", "demo", "--arms", "none,colon.yaml")
+    assert "hint: put a text that contains a colon between quotes" in ran.err

@@ -216,6 +216,8 @@ def _check_names(request: ArmsRequest) -> None:
     for name in names:
         if name not in KNOWN and not LIBRARY_NAME.fullmatch(name) and not _is_file(name):
             near, known = nearest(name, KNOWN, most=1), ", ".join(KNOWN)
+            if Path(name).suffix.lower() in (".txt", ".md"):
+                near = f"make it an agent file: agent: {{name: {Path(name).stem}, instructions: …}}"
             raise ConfigError(
                 f"--arms {name}: there is no such arm",
                 hint=near or f"arms are {known}, L12 for a library, and library or agent files",
