@@ -12,6 +12,9 @@ from shlex import quote
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.redact import redactor
 
+DATABASE = b"SQLite format 3\0"
+"""First bytes of an SQLite database."""
+
 
 def plain_file(path: Path) -> Path | None:
     """Return the plain file that the path leads to, whether or not it exists.
@@ -122,12 +125,27 @@ def replace_file(path: Path, parts: Iterable[bytes], mode: int) -> None:
         if target is None:
             _write_to(path, parts)
         else:
+            _check_no_database(target)
             with replacement(target, mode=mode) as temporary:
                 _write_to(temporary, parts)
     except OSError as e:
         folder = path.parent
         hint = None if folder.exists() else f"mkdir -p {quote(str(folder))}"
         raise ConfigError(f"cannot write {path}: {e.strerror}", hint=hint) from e
+
+
+def _check_no_database(target: Path) -> None:
+    """Raise ConfigError for an SQLite database, or a log of one, which `--force` must not replace.
+
+    The log may hold answers that were paid for and that no other file contains yet.
+    """
+    for end in ("", "-wal", "-shm", "-journal"):
+        database = Path(str(target).removesuffix(end))
+        if database.is_file():
+            with database.open("rb") as file:
+                if file.read(len(DATABASE)) == DATABASE:
+                    what = "a database" if database == target else f"a part of {database}"
+                    raise ConfigError(f"{target} is {what}", hint="choose another path")
 
 
 def check_free(path: Path) -> None:

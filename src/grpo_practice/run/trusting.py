@@ -13,6 +13,7 @@ from typing_extensions import override
 from grpo_practice.config.reading.compose import compose
 from grpo_practice.config.trust.word import OWN, Trust, stored_digest, text_digest, user_trust
 from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.files import DATABASE
 from grpo_practice.core.text import count
 from grpo_practice.reports.base import Report
 from grpo_practice.store import Store
@@ -44,9 +45,6 @@ class TrustReport(Report):
         rows += [("host", f"{record['host']} for {record['variable']}") for record in hosts]
         rows += [("own", f"{count(own, 'config')} of your own runs and exports")] if own else []
         return [(str(self.file or "nothing is remembered"),), *rows]
-
-
-_DATABASE = b"SQLite format 3\0"
 
 
 def trusts(known: Trust, stored: StoredConfig, database: Path) -> bool:
@@ -88,7 +86,7 @@ def _digests(path: Path) -> list[str]:
         )
     try:
         with path.open("rb") as file:
-            is_database = file.read(len(_DATABASE)) == _DATABASE
+            is_database = file.read(len(DATABASE)) == DATABASE
     except OSError as e:
         raise ConfigError(f"cannot read {path}: {e.strerror}") from e
     if not is_database:
