@@ -2,9 +2,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.core.text import DATA_SUFFIXES
+from grpo_practice.data.cells import first_repeated
 from grpo_practice.data.formats import SUFFIXES, FileSource, rows
 from grpo_practice.data.text_lines import Row
 
@@ -142,6 +144,25 @@ def test_a_quote_never_closed_refuses_the_file_because_it_hides_the_rows_after(p
 
 def test_a_csv_header_with_a_name_twice_is_refused(put: Put) -> None:
     assert "a.csv:2: the column 'q' appears twice" in str(refused(put("a.csv", b"\nq, q\n1,2\n")))
+
+
+def test_many_columns_are_not_compared_with_each_other() -> None:
+    compared = 0
+
+    class Name(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        @override
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str(self) == other
+
+    names = [Name(f"c{n}") for n in range(1_000)]
+    assert first_repeated(names) is None
+    assert first_repeated([*names, Name("c999")]) == "c999"
+    assert compared < 10_000
 
 
 def test_a_csv_column_without_a_name_keeps_its_values(put: Put) -> None:

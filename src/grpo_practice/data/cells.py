@@ -4,6 +4,8 @@ import ast
 import json
 import math
 import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from grpo_practice.core.hashing import clean_json
@@ -41,10 +43,15 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     # Python would silently keep the last of two equal keys and so drop part of a row.
     if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} appears twice in one object")
+        name = first_repeated([name for name, _ in pairs])
+        raise ValueError(f"the key {name!r} appears twice in one object")
     return fields
+
+
+def first_repeated(names: Sequence[str]) -> str | None:
+    """Return the first name that appears more than once, or None."""
+    counts = Counter(names)  # names.count() for each name takes minutes for a million columns
+    return next((name for name in names if counts[name] > 1), None)
 
 
 _DECODER = json.JSONDecoder(parse_constant=_number, parse_float=_number, object_pairs_hook=_object)

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.data import parquet
-from grpo_practice.data.cells import value_in
+from grpo_practice.data.cells import first_repeated, value_in
 from grpo_practice.data.columns import naming
 from grpo_practice.data.text_lines import STDIN, Row, at, lines, shown, through
 
@@ -285,8 +285,7 @@ def _delimiter(given: str | None, head: str) -> str:
 
 def _header(path: Path, line: int, cells: list[str]) -> list[str]:
     names = [cell.strip() or f"column {i}" for i, cell in enumerate(cells, 1)]
-    for name in names:
-        if names.count(name) > 1:
-            problem = f"the column {name!r} appears twice; rename one"
-            raise at(path, line, problem, hint=f"if this line is a row: {naming(cells)}")
+    if (name := first_repeated(names)) is not None:
+        problem = f"the column {name!r} appears twice; rename one"
+        raise at(path, line, problem, hint=f"if this line is a row: {naming(cells)}")
     return names

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.core.text import nearest_file
+from grpo_practice.data.cells import first_repeated
 from grpo_practice.data.columns import ALIASES
 from grpo_practice.data.parquet_pages import pages_of
 from grpo_practice.data.text_lines import Row, at
@@ -105,9 +106,8 @@ def _open(path: Path) -> "ParquetFile":
     except (pa.ArrowException, OSError, ValueError, KeyError) as e:
         raise _unreadable(path, e) from e
     # A row is a dict, which would silently keep only one of two columns with the same name.
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f"{path}: the column {name!r} appears twice", hint="rename one")
+    if (name := first_repeated(names)) is not None:
+        raise DataError(f"{path}: the column {name!r} appears twice", hint="rename one")
     return file
 
 

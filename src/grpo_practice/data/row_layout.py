@@ -7,6 +7,7 @@ from typing import Any
 from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.core.types import Sample
 from grpo_practice.data.answers import Form, gold, is_scalar, read_as
+from grpo_practice.data.cells import first_repeated
 from grpo_practice.data.chat_format import ChatQuestion, is_conversation
 from grpo_practice.data.columns import Columns, find_columns, guess, has, value_at
 from grpo_practice.data.golds import GoldMapping
@@ -275,8 +276,7 @@ def _meta(
     pairs.extend((key, value) for key, value in more.items() if value)
     meta = dict(pairs)
     if len(meta) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        twice = first_repeated([key for key, _ in pairs])
         raise DataError(
             f"meta would contain {twice!r} twice", hint=f"rename one: --map meta.OTHER={twice}"
         )
