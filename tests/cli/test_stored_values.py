@@ -1,14 +1,19 @@
 """`db check` refuses values that no version of this program stores, whoever wrote them."""
 
 import json
+import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
+from itertools import product
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from grpo_practice import Workspace
 from grpo_practice.store.check import check
 from grpo_practice.store.stored_values import StepStats
+from grpo_practice.store.typed_rows import our_columns
 from tests.contract.command import Gp
 
 DB = "grpo-practice.db"
@@ -32,6 +37,10 @@ FAULTS = {
     "UPDATE verifiers SET spec = '[]'": "verifiers.spec cannot be read",
     "UPDATE branches SET identity = '{}'": "practice.overlap is None",
     "UPDATE branches SET identity = replace(identity, '\"demo_agent\"', '{}')": "name is {}",
+    "UPDATE groups SET scored = -1": "groups.scored cannot be -1",
+    "UPDATE groups SET scored = 0": "the numbers of a group do not go together",
+    "UPDATE groups SET mean_reward = 7": "the numbers of a group do not go together",
+    "UPDATE calls SET turn = 1 << 50 WHERE call_id = 1": "calls.turn cannot be 1125899906842624",
     "UPDATE branches SET dataset_id = NULL": "its dataset, verify function or k is missing",
     "UPDATE runs SET note = printf('%.*c', 500000, 'x')": "the note has 500,000 characters",
     "UPDATE runs SET note = char(27)": "a note has no control characters",
@@ -92,3 +101,44 @@ def test_an_imported_run_is_marked(demo: Gp) -> None:
     assert "other (simulated) (imported)" in shown or "other (imported)" in shown
     assert "demo (imported)" not in shown
     assert "imported" in demo("runs", "show", "other").out
+
+
+PLANTED: tuple[object, ...] = (
+    None, "", "{}", "[]", '"x"', "[[1, 999999999999]]", "M" * 1_000_000, "2026-01-01",
+    2**63 - 1, 10**12, -1, 0, 2, 1.5, 1e300,
+)  # fmt: skip
+LOOKS = (
+    ("runs", "list"),
+    ("runs", "show", "demo"),
+    ("runs", "compare", "demo/eval", "demo"),
+    ("runs", "diagnose", "demo"),
+    ("experiences", "list", "--run", "demo"),
+    ("report", "demo", "-o", "r.html", "--force"),
+    ("db", "check"),
+)
+
+
+@pytest.mark.long
+def test_an_import_is_refused_or_leaves_all_commands_working(demo: Gp) -> None:
+    """Plant values of all kinds in columns drawn by chance, the same ones each time."""
+    demo("runs", "export", "demo", "-o", "whole.db")
+    with closing(sqlite3.connect("whole.db")) as db:
+        columns = [(table, column) for table, column, *_ in our_columns(db)]
+    for (table, column), value in Random(2).sample([*product(columns, PLANTED)], 30):
+        Path(DB).unlink(missing_ok=True)
+        shutil.copy("whole.db", "theirs.db")
+        with closing(sqlite3.connect("theirs.db", isolation_level=None)) as db:
+            db.execute("PRAGMA ignore_check_constraints = ON")
+            with suppress(sqlite3.Error):  # a column that takes no such value
+                db.execute(f"UPDATE OR IGNORE {table} SET {column} = ?", (value,))
+        case = f"{table}.{column} = {str(value)[:30]!r}"
+        outcome = demo("runs", "import", "theirs.db")
+        assert outcome.code in (0, 2, 7), (case, outcome.err)
+        if outcome.code:
+            assert not Path(DB).exists() or not Workspace(DB).runs().runs, case
+            continue
+        for words in LOOKS:
+            ran = demo(*words)
+            refused = words[1] == "compare" and ran.code == 2
+            assert ran.code == 0 or refused, (case, words, ran.err)
+            assert len(ran.out) < 100_000, (case, words)

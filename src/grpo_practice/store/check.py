@@ -18,7 +18,7 @@ from grpo_practice.store.db import explained, get_text, is_interrupted
 from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
 from grpo_practice.store.shape import LATER_LINKS, ancestor_faults, objects, schema_faults
-from grpo_practice.store.stored_values import label_faults, value_faults
+from grpo_practice.store.stored_values import label_faults, number_faults, value_faults
 from grpo_practice.store.typed_rows import CHECK_HINT
 
 MOST = 20
@@ -341,6 +341,7 @@ _CHECKERS: dict[str, Checker] = {
     "pages of the file": _pages,
     "references between tables": _references,
     "times and JSON": value_faults,
+    "ids and counts": number_faults,
     "labels and identities of runs": label_faults,
     "references in a circle": _circles,
     "texts": _texts,

@@ -120,6 +120,25 @@ def value_faults(db: sqlite3.Connection) -> Iterator[str | None]:
                     yield f"{table}.{column} cannot be read: {brief(stored, 40)}"
 
 
+def number_faults(db: sqlite3.Connection) -> Iterator[str | None]:
+    """Yield None or a fault for each column of ids and counts, and for each group.
+
+    A sum of larger numbers would overflow, and a negative count could make a divisor 0.
+    """
+    for table, column, declared, _ in our_columns(db):
+        if declared == "INTEGER" and column not in ("seed", "exit_code"):
+            least = -1 if column in ("slot", "attempt") or column.endswith("step") else 0
+            where = f"WHERE {column} NOT BETWEEN {least} AND {MOST}"
+            found = db.execute(f"SELECT {column} FROM {table} {where} LIMIT 1").fetchone()
+            yield f"{table}.{column} cannot be {found[0]}" if found else None
+    rows = db.execute(
+        """SELECT (scored > 0) = (mean_reward NOTNULL) AND scored <= planned
+             AND coalesce(mean_reward, 0) BETWEEN 0 AND 1 FROM groups"""
+    )
+    for (right,) in rows:
+        yield None if right else "the numbers of a group do not go together"
+
+
 def label_faults(db: sqlite3.Connection) -> Iterator[str | None]:
     """Yield None or a fault for the keys and the labels of each run."""
     for row in db.execute("SELECT run_id, arm, arm_change, tags, note FROM runs"):
