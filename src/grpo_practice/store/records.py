@@ -134,8 +134,8 @@ class Branch:
     """Decisions about resuming, for a person to read."""
 
     def holder(self, step: int) -> int:
-        """Return the branch that holds a step on this line."""
-        return next(s.branch_id for s in self.line if s.first <= step < s.end)
+        """Return the branch that holds a step on this line; this one for an impossible number."""
+        return next((s.branch_id for s in self.line if s.first <= step < s.end), self.id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,6 +181,7 @@ async def test_an_address_of_nothing_is_a_sentence(project: Project) -> None:
         ("/run", {"run": "toyy"}, "did you mean toy"),
         ("/run", {}, "this address lacks run="),
         ("/step", {"run": "toy", "step": "99"}, "toy has no step 99"),
+        ("/step", {"run": "toy", "step": 10**14}, f"toy has no step {10**14}"),
         ("/step", {"run": "toy", "step": "\u0663"}, "an unreadable step="),
         ("/step", {"run": "toy", "step": "9" * 400}, "an unreadable step="),
         ("/step", {**step0, "after": "1"}, "an unreadable after=1"),
