@@ -13,7 +13,8 @@ def test_runs_are_listed_with_what_is_simulated(demo: Gp) -> None:
     lines = demo("runs", "list").out.splitlines()
     first = " ".join(lines[1].split())
     assert re.match(
-        r"demo/eval/L\w{8} 0\.\d{3} \d\d-\d\d \d\d:\d\d done eval test sim demo_agent 5 of 5$",
+        r"demo/eval/L\w{8} 0\.\d{3} \d\d-\d\d \d\d:\d\d L4 done eval test sim demo_agent"
+        r" 5 of 5$",
         first,
     )
     assert "  all are simulated, so they say nothing about a real model" in lines
@@ -196,3 +197,15 @@ def test_a_practice_run_is_gone_on_with_by_its_name(demo: Gp) -> None:
     ran = demo("practice", "--exp-id", "demo")
     assert "note: demo: resumed (agent " in ran.err
     assert "all already done" in ran.err
+
+
+@pytest.mark.long
+def test_evaluations_that_practice_began_name_their_arms(demo: Gp) -> None:
+    shorter = ("--set", "practice.epochs=1", "--set", "evaluation.pass_k=3")  # so with a baseline
+    other = ("--config", "practice.yaml", "--exp-id", "other", *shorter)
+    assert demo("practice", *other).code == 0
+    runs = {run["name"]: run for run in demo("runs", "list", "--json").document["runs"]}
+    library = demo("experiences", "list", "--run", "other", "--json").document["library"]
+    arms = {name: run["arm"] for name, run in runs.items() if name.startswith("other/eval")}
+    assert arms.pop("other/eval") == "none"
+    assert [*arms.values()] == [library]

@@ -11,6 +11,7 @@ from grpo_practice.run.evaluation_run import FEWER, EvalJob, run_eval
 from grpo_practice.run.preflight import LOST
 from grpo_practice.store.identity import LIBRARY_SHA
 from grpo_practice.store.records import StepRow
+from grpo_practice.store.run_labels import ArmName
 from grpo_practice.store.run_names import eval_name, library_variant, select_variant
 
 
@@ -32,7 +33,7 @@ def chosen_among(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int
 async def evaluate_baseline(tests: EvalJob) -> None:
     """Evaluate the agent without a library, before paying for any practice."""
     try:
-        await run_eval(tests)
+        await run_eval(replace(tests, spec=replace(tests.spec, arm=ArmName("none"))))
     except FingerprintError as e:
         # The user ran it with more rollouts or another agent; leave it as it is.
         tests.session.notice(f"the agent without experiences is not evaluated: {e}")
@@ -42,8 +43,9 @@ async def evaluate_library(job: EvalJob, library: Library, step: int | None) -> 
     """Evaluate the library in a separate run, so that its evaluation is never paid for twice."""
     identity = {**job.spec.identity, LIBRARY_SHA: library_sha(library).hex()}
     name = library_run(job, library)
+    arm = ArmName(f"L{library.id}" if library else "none")
     spec = replace(job.spec, name=name, library=library, identity=identity, parent_step=step)
-    job = replace(job, spec=spec)
+    job = replace(job, spec=replace(spec, arm=arm))
     try:
         await run_eval(job)
     except FingerprintError as e:

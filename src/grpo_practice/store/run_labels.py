@@ -14,7 +14,7 @@ TAG_CHARS, MOST_TAGS, NOTE_CHARS = 40, 20, 2_000
 
 @dataclass(frozen=True, slots=True)
 class ArmName:
-    """The agent or library that an evaluation measures, as a person typed it."""
+    """The agent or library that an evaluation measures, as a person typed or would type it."""
 
     typed: str
     """`none`, `full`, `pa.yaml`, or `L6 "E3 edited"` for a library that a person edited."""
@@ -27,7 +27,7 @@ class RunLabels:
     """Labels that people gave a run."""
 
     arm: str | None
-    """See `ArmName.typed`; None if none was typed."""
+    """See `ArmName.typed`; None if unknown."""
     arm_change: str | None
     """How the run differs from the arm before it; None if there was no arm before."""
     tags: Sequence[str]

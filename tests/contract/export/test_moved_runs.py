@@ -104,9 +104,13 @@ def test_a_run_with_all_that_belongs_to_it_survives_two_moves_unchanged(demo: Gp
     for name in one:
         assert one[name] == two[name], name
     moved = rows(OWN)
-    (arm,) = [row for row in moved["runs"] if (row["arm"] or "").startswith("L")]
-    (branch,) = [row for row in moved["branches"] if row["branch_id"] == arm["head_branch"]]
-    assert f"L{branch['library_id']}" == arm["arm"].split()[0] != "L3"
+    libraries = {row["branch_id"]: row["library_id"] for row in moved["branches"]}
+    arms = [row for row in moved["runs"] if (row["arm"] or "").startswith("L")]
+    assert [f"L{libraries[row['head_branch']]}" for row in arms] == [
+        row["arm"].split()[0] for row in arms
+    ]
+    assert {"L3"} < {row["arm"].split()[0] for row in before["runs"] if row["arm"]}
+    assert len([row for row in arms if row["exp_id"] == "demo"]) > 1
     for words in DOCUMENTS:
         there, here = (
             normal(demo(*words.split(), "--json", "--db", db).document) for db in ("one.db", OWN)

@@ -28,7 +28,7 @@ async def test_the_page_shows_questions_expected_and_actual_answers(tmp_path: Pa
         assert asked in page.text
         assert answers.strip('"') in page.text
         assert ">1 brief.yaml<" in text, "as it was typed"
-        assert f">2 {names[1][:20]}" in text
+        assert re.search(r">2 L[0-9]+<", text)
         totals = {}
         for only in ("all", "disagree", "all_wrong", "all_right", "only_1", "only_2"):
             _, text = await viewer.get("/matrix", runs=",".join(names[:2]), only=only)
