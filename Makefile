@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all check format format-check lint types wheel kill-test soak canary trl-test train-test real-test real-train ray-test phoenix-test browser-test pictures bench proof clean
+.PHONY: demo test test-all check format format-check lint types wheel release kill-test soak canary trl-test train-test real-test real-train ray-test phoenix-test browser-test pictures bench proof clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -40,6 +40,13 @@ wheel: $(READY)  ## The wheel works without anything of development
 	.wheel/venv/bin/grpo-practice --help
 	cd .wheel && venv/bin/grpo-practice config validate --config math.yaml --set evaluation.agent.model.model_provider.model=sim
 	rm -rf .wheel
+
+release: $(READY)  ## Wheel and sdist in dist/, checked, and the README followed from the wheel
+	$(BIN)/pip install -q --disable-pip-version-check --group release
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python -m tests.release
 
 kill-test: $(READY)  ## SIGKILL at 160 instants of commands that pay, resumed each time
 	$(BIN)/python -m tests.endurance.kill

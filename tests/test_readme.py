@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import socket
 import sqlite3
 import subprocess
@@ -24,10 +23,9 @@ from grpo_practice.run.requests.runs import (
 from grpo_practice.sim import World
 from grpo_practice.train.requests import TrainRequest, TuneRequest
 from tests.config.reference import reference_markdown
+from tests.readme import ELSEWHERE, README, ROOT, THERE, commands, type_commands
 from tests.workflows.play import MATH, WEB
 
-ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
 REFERENCE = ROOT / "docs/configuration.md"
 PAGES = (README, ROOT / "docs/running.md", REFERENCE)
 """Pages whose commands are typed one after the other, in the project that the first one begins."""
@@ -41,52 +39,27 @@ FORECASTS = {
     "practise": "forecast_practice",
 }
 """Method → the one that forecasts it, which alone plays a pilot."""
-ELSEWHERE = {
-    "make demo": "run by tests/cli, as `grpo-practice demo`",
-    "make test": "this very run",
-    "pip install .": "make wheel installs the wheel into an empty environment",
-}
-"""Commands that a test cannot run, and where they are run."""
-SERVED = "grpo-practice serve --agent enhanced.yaml --port 8400"
-THERE = {SERVED: "tests/contract/serve/test_serve.py"}
-"""Commands that need services of their own, and where they are run."""
-
-
-def commands(*pages: Path) -> list[str]:
-    text = "".join(page.read_text("utf-8") for page in pages or PAGES)
-    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
-    return [line for line in lines if line]
 
 
 def test_every_command_runs_in_the_order_it_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script = [c for c in commands() if c not in ELSEWHERE | THERE and "--serve" not in c]
-    assert len(script) > 15
     for name in [n for n in os.environ if n.startswith(("UTU_", "OPENAI_", "JUDGE_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("UTU_LLM_MODEL", "sim")
-    monkeypatch.chdir(tmp_path)
-    made = "L7"  # the library that the last edit made, which the README calls L7
-    for command in script:
-        program, *words = shlex.split(re.sub(r"\bL7\b", made, command))
-        assert not set("|&;<>$`") & set(command), f"only a shell runs {command}"
-        if (
-            program == "grpo-practice"
-        ):  # here, since a new process for each takes three times as long
-            monkeypatch.setattr("sys.argv", [program, *words])
-            code, shown = run(words), capsys.readouterr()
-            assert code == 0, (command, shown.err)
-            if edited := re.match(r"(L\d+): \d+ experiences; ", shown.out):
-                made = edited[1]
-            assert "rollouts is such" not in shown.out, (command, shown.out)
-        elif program == "cd":
-            monkeypatch.chdir(words[0])
-            for text, name in re.findall(r"^(agent: .*)  # (\w+\.yaml)$", README.read_text(), re.M):
-                Path(name).write_text(f"{text}\n", "utf-8")
-        else:
-            subprocess.run([program, *words], check=True)
+
+    def typed(words: list[str], folder: Path) -> str:
+        monkeypatch.chdir(folder)
+        if words[0] != "grpo-practice":
+            subprocess.run(words, check=True)
+            return ""
+        monkeypatch.setattr("sys.argv", words)
+        # In this process, since a new one for each command takes three times as long.
+        code, shown = run(words[1:]), capsys.readouterr()
+        assert code == 0, (words, shown.err)
+        return shown.out
+
+    assert type_commands(PAGES, tmp_path, typed) > 15
     rolled_back = (tmp_path / "my-agent" / "enhanced.yaml").read_text("utf-8")
     assert "score with the library" in rolled_back
     assert "What remains: Take away all full groups first." not in rolled_back
@@ -124,10 +97,10 @@ def test_the_verify_function_that_is_shown_takes_no_near_miss_for_right(
 def test_what_cannot_be_run_here_is_run_elsewhere() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     for command in ELSEWHERE:
-        assert command in commands()
+        assert command in commands(*PAGES)
         name = command.split()[1]
         assert command.startswith("pip") or re.search(rf"^{name}:", makefile, re.MULTILINE)
-    assert set(commands()) > set(THERE)
+    assert set(commands(*PAGES)) > set(THERE)
     assert set(commands(WORKFLOWS)) == {*MATH, *WEB}  # by tests/workflows
 
 
@@ -140,7 +113,7 @@ def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
 
 @pytest.mark.long
 def test_the_served_simulation_answers() -> None:
-    (command,) = [c for c in commands() if "--serve" in c]
+    (command,) = [c for c in commands(*PAGES) if "--serve" in c]
     words = command.replace("8377", "0").split()[1:]
     with subprocess.Popen(
         [sys.executable, "-u", "-m", "grpo_practice", *words], stdout=subprocess.PIPE, text=True
