@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all check format format-check lint types wheel release kill-test soak canary trl-test train-test real-test real-train ray-test phoenix-test browser-test pictures bench proof clean
+.PHONY: demo test test-all check format format-check lint types wheel release docs kill-test soak canary extras-test trl-test train-test real-test real-train ray-test phoenix-test browser-test pictures bench proof clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -48,6 +48,11 @@ release: $(READY)  ## Wheel and sdist in dist/, checked, and the README followed
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python -m tests.release
 
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(READY)  ## The site in site/, with every link checked; `mkdocs serve` shows it while you write
+	$(BIN)/pip install -q --disable-pip-version-check --group docs
+	$(BIN)/mkdocs build --strict --quiet
+
 kill-test: $(READY)  ## SIGKILL at 160 instants of commands that pay, resumed each time
 	$(BIN)/python -m tests.endurance.kill
 
@@ -56,6 +61,9 @@ soak: $(READY)  ## 100,000 rollouts against an endpoint where one answer in five
 
 canary: $(READY)  ## Every command under every fault, and no key in anything it leaves behind
 	$(BIN)/python -m tests.canary.matrix
+
+extras-test: $(READY)  ## Each extra in an environment of its own, and a command that needs it: gigabytes, minutes
+	$(BIN)/python -m tests.extras
 
 trl-test: $(READY)  ## TRL trains a tiny model on exported attempts; installs several GB below .programs
 	$(BIN)/python -m tests.programs trl
@@ -99,4 +107,4 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 clean:
-	rm -rf .venv .wheel dist
+	rm -rf .venv .wheel dist site

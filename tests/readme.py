@@ -10,7 +10,9 @@ README = ROOT / "README.md"
 ELSEWHERE = {
     "make demo": "run by tests/cli, as `grpo-practice demo`",
     "make test": "this very run",
-    "pip install .": "make wheel installs the wheel into an empty environment",
+    "pipx install grpo-practice": "make release installs the wheel into an empty environment",
+    "uv tool install grpo-practice": "the same",
+    "pip install .": "the same",
 }
 """Commands that a test cannot run, and where they are run."""
 SERVED = "grpo-practice serve --agent enhanced.yaml --port 8400"

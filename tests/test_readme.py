@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import socket
 import sqlite3
 import subprocess
@@ -23,14 +24,15 @@ from grpo_practice.run.requests.runs import (
 from grpo_practice.sim import World
 from grpo_practice.train.requests import TrainRequest, TuneRequest
 from tests.config.reference import reference_markdown
+from tests.contract.help import refusal
 from tests.readme import ELSEWHERE, README, ROOT, THERE, commands, type_commands
 from tests.workflows.play import MATH, WEB
 
 REFERENCE = ROOT / "docs/configuration.md"
-PAGES = (README, ROOT / "docs/running.md", REFERENCE)
+DATABASE = ROOT / "docs/database.md"
+PAGES = (README, ROOT / "docs/running.md", REFERENCE, ROOT / "docs/endpoints.md", DATABASE)
 """Pages whose commands are typed one after the other, in the project that the first one begins."""
 WORKFLOWS = ROOT / "docs/workflows.md"
-DATABASE = ROOT / "docs/database.md"
 KINDS = (EvalRequest, ArmsRequest, PracticeRequest, EffectRequest, TrainRequest, TuneRequest)
 """Requests whose fields are keywords of a method."""
 FORECASTS = {
@@ -99,7 +101,7 @@ def test_what_cannot_be_run_here_is_run_elsewhere() -> None:
     for command in ELSEWHERE:
         assert command in commands(*PAGES)
         name = command.split()[1]
-        assert command.startswith("pip") or re.search(rf"^{name}:", makefile, re.MULTILINE)
+        assert command.startswith(("pip", "uv")) or re.search(rf"^{name}:", makefile, re.MULTILINE)
     assert set(commands(*PAGES)) > set(THERE)
     assert set(commands(WORKFLOWS)) == {*MATH, *WEB}  # by tests/workflows
 
@@ -109,6 +111,26 @@ def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
     for page in (README, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
         for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8")):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_every_command_of_every_page_has_options_that_exist() -> None:
+    """Those in sentences, too; placeholders such as FILE stand for a value."""
+    seen = 0
+    for page in (README, *(ROOT / "docs").glob("*.md")):
+        text = page.read_text("utf-8")
+        blocks = "\n".join(re.findall(r"```(?:sh|bash|console)\n(.*?)```", text, re.DOTALL))
+        lines = [line.removeprefix("$ ") for line in blocks.replace("\\\n", " ").splitlines()]
+        sentences = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        inline = re.findall(
+            r"`(grpo-practice [^`]+ [^`]+)`", sentences
+        )  # not the name of a command
+        for line in (*lines, *inline):
+            if line.startswith("grpo-practice "):
+                words = shlex.split(re.split(r"  #| \| ", line)[0])[1:]
+                words = ["1" if word in ("N", "STEP") else word for word in words]
+                assert refusal(words) is None, (page.name, line, refusal(words))
+                seen += 1
+    assert seen > 100
 
 
 @pytest.mark.long

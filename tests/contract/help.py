@@ -9,6 +9,7 @@ from tests.contract.command import typed
 
 _LISTED = re.compile(r"^  (\S+)  ", re.MULTILINE)
 _OPTION = re.compile(r"^  (?:(-\w), )?(--[\w-]+)(?: (\S+))?(?:  .*)?$", re.MULTILINE)
+_SHORT = re.compile(r"^  (-\w) ([A-Z]+)  ", re.MULTILINE)
 _ARGUMENT = re.compile(r"(\[|\{)(.+?)[\]}](?=\.\.\.| )(\.\.\.)?")
 
 
@@ -64,6 +65,7 @@ def usage(*command: str) -> Usage:
     options = dict[str, str]()
     for short, long, value in _OPTION.findall(shown):
         options |= {name: value for name in (short, long) if name}
+    options |= dict(_SHORT.findall(shown))
     return Usage(sum(a[1] == "{" for a in found), most, options)
 
 

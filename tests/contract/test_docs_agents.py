@@ -1,4 +1,4 @@
-"""Every file and every command of docs/agents.md works, in the order they are shown."""
+"""Every file and command of docs/agents.md and docs/clusters.md works, in the order shown."""
 
 import os
 import re
@@ -11,7 +11,8 @@ import pytest
 
 from tests.processes import HANG_S
 
-PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = "".join((DOCS / name).read_text("utf-8") for name in ("agents.md", "clusters.md"))
 BLOCK = re.compile(r"(?:^`([\w.]+)`\n\n)?^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 INSTALL = re.compile(r"^pip install (.*)\n", re.MULTILINE)
@@ -19,16 +20,16 @@ INSTALL = re.compile(r"^pip install (.*)\n", re.MULTILINE)
 
 
 def script() -> str:
-    """The page as one shell script: files are written where they are shown."""
+    """The pages as one shell script: files are written where they are shown."""
     parts = []
-    for name, kind, text in BLOCK.findall(PAGE.read_text("utf-8")):
+    for name, kind, text in BLOCK.findall(PAGES):
         assert bool(name) != (kind == "sh"), f"a block of {kind} without a name"
         parts.append(f"cat > {name} <<'END_OF_FILE'\n{text}END_OF_FILE\n" if name else text)
     return INSTALL.sub("", "\n".join(parts))
 
 
 def test_what_the_page_installs_is_what_its_files_import() -> None:
-    told, extra = INSTALL.findall(PAGE.read_text("utf-8"))
+    told, extra = INSTALL.findall(PAGES)
     assert extra == "'grpo-practice[ray]'"
     assert set(told.split()) == {"openai", "openai-agents"}
     assert all(distribution(name) for name in told.split())  # so the page can be run here

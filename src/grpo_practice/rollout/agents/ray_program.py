@@ -84,7 +84,7 @@ class RayProgram:
             if why:
                 raise ConfigError(
                     f"agent.ray: node {address} cannot play: {why}",
-                    hint="docs/agents.md lists a node's needs; agent.ray.resources selects nodes",
+                    hint="docs/clusters.md lists a node's needs; agent.ray.resources selects nodes",
                 )
             seconds[address] = took_s
         return seconds
