@@ -12,7 +12,7 @@ import pytest
 from grpo_practice import Workspace
 from tests.contract.own import MANY, ONCE, Own
 from tests.contract.project import changed_keys, served
-from tests.contract.test_docs_agents import BLOCK, PAGE
+from tests.contract.test_docs_agents import BLOCK, PAGES
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ async def test_64_rollouts_are_played_at_once(project: Own) -> None:
 
 @pytest.mark.long
 async def test_the_sdk_agent_of_the_docs_calls_its_tool(project: Own) -> None:
-    blocks = {name: text for name, _, text in BLOCK.findall(PAGE.read_text("utf-8"))}
+    blocks = {name: text for name, _, text in BLOCK.findall(PAGES)}
     (project.folder / "sdk_agent.py").write_text(blocks["sdk_agent.py"], "utf-8")
 
     def hook(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
