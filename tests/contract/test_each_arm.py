@@ -47,3 +47,15 @@ def test_alternatives_are_compared_each_with_each(prompts: Gp) -> None:
         assert f"  expected           {answer}\n" in block
         assert found["texts"][sample][:40] in block
     assert prompts(*next_words(shown.out)).code == 0
+
+    # A part of the comparison that is printed later keeps the adjustment of the whole.
+    told = "Adjusted for 3 contrasts measured together: the p values, not the intervals."
+    assert told in shown.out
+    for contrast in found["contrasts"]:
+        if "pb.yaml" not in (named[contrast["baseline"]], named[contrast["arm"]]):
+            continue  # both arms reuse answers, so they belong to the comparison before
+        two = (contrast["baseline"], contrast["arm"])
+        assert told in prompts("runs", "compare", *two).out
+        (alone,) = prompts("runs", "compare", *two, "--json").document["contrasts"]
+        assert alone["look"] == contrast["look"]
+        assert alone["p_adjusted"] >= contrast["p_adjusted"]

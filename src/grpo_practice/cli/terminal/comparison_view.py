@@ -42,9 +42,9 @@ def show_comparison(report: "ComparisonReport") -> None:
         _show_answers(report, contrast)
     if report.each:
         _show_disagreed(report)
-    if len(report.contrasts) > 1:
-        n = len(report.contrasts)
-        say(f"\nThe p values are adjusted for {n} contrasts; the intervals are not.")
+    looks = [contrast.look for contrast in report.contrasts]
+    if (n := max(max(look.together, looks.count(look)) for look in looks)) > 1:
+        say(f"\nAdjusted for {n} contrasts measured together: the p values, not the intervals.")
     if report.learning:
         say("\nThis table does not show:")
         for limit in report.cannot_say:

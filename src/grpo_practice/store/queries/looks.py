@@ -21,11 +21,12 @@ _ROLLOUTS = """
 # One row for each command on an evaluation. An interrupted command and the commands that continue
 # it are one look. So are all evaluations of one practice run, since intermediate scores decide
 # nothing. A retried rollout keeps the id of its first row, so filling gaps is not a look; nor is
-# reusing the answers of another run.
+# reusing the answers of another run. Each arm is compared with each if all are libraries and files,
+# else with one of them.
 _MEASURED = f"""
 WITH played AS (
-  SELECT i.invocation_id, i.run_id, i.branch_id, i.started_at, coalesce(i.ended_at, '9') AS ended,
-         i.exit_code IS 0 AND i.reason IS NULL AS complete,
+  SELECT i.invocation_id, i.run_id, i.branch_id, r.arm, i.started_at,
+         coalesce(i.ended_at, '9') AS ended, i.exit_code IS 0 AND i.reason IS NULL AS complete,
          CASE WHEN EXISTS (SELECT 1 FROM invocations e WHERE e.branch_id = i.branch_id
                              AND e.invocation_id < i.invocation_id)
               THEN (SELECT coalesce(max(rollout_id), 0) FROM rollouts
@@ -34,30 +35,33 @@ WITH played AS (
          (SELECT min(w.invocation_id) FROM invocations w JOIN runs o USING (run_id)
            WHERE w.pid = i.pid AND w.host = i.host AND o.exp_id = r.exp_id
              AND w.branch_id IS NOT NULL AND w.started_at <= i.started_at
-             AND coalesce(w.ended_at, '9') >= i.started_at) AS asked_by
+             AND coalesce(w.ended_at, '9') >= i.started_at) AS asked_by,
+         b.rebinds IS NULL OR EXISTS (
+           SELECT 1 FROM call_sums c WHERE c.branch_id = i.branch_id
+              AND c.invocation_id = i.invocation_id AND c.stage = 'play') AS new
     FROM runs r JOIN invocations i USING (run_id) JOIN branches b USING (branch_id)
    WHERE r.exp_id IN (SELECT value FROM json_each(:experiments)) AND r.simulated = :simulated
-     AND r.kind = 'eval' AND r.purpose <> '{EFFECT}'
-     AND (b.rebinds IS NULL OR EXISTS (
-       SELECT 1 FROM call_sums c WHERE c.branch_id = i.branch_id
-          AND c.invocation_id = i.invocation_id AND c.stage = 'play')))
+     AND r.kind = 'eval' AND r.purpose <> '{EFFECT}')
 SELECT c.branch_id AS asked_by, (SELECT count(*) FROM invocations
          WHERE branch_id = c.branch_id AND invocation_id < c.invocation_id
            AND exit_code = 0 AND reason IS NULL) AS nth,
-       (SELECT count(*) FROM played a WHERE a.asked_by = p.asked_by AND o.kind = 'eval') AS arms,
+       (SELECT CASE WHEN count(*) = total(a.arm GLOB 'L[0-9]*' OR a.arm GLOB '*[./]*')
+                    THEN count(*) * (count(*) - 1) / 2 ELSE count(*) - 1 END
+          FROM played a WHERE a.asked_by = p.asked_by AND o.kind = 'eval') AS together,
        p.run_id, p.branch_id, p.ended, p.complete, EXISTS (SELECT 1 {_ROLLOUTS}) AS played,
        (SELECT json_group_array(sample_id) FROM (
           SELECT DISTINCT sample_id {_ROLLOUTS} AND rollout_id > p.known LIMIT {FEWEST})) AS asked
   FROM played p JOIN invocations c ON c.invocation_id = p.asked_by
-  JOIN runs o ON o.run_id = c.run_id"""
+  JOIN runs o ON o.run_id = c.run_id
+ WHERE p.new"""
 
 
 @dataclass(slots=True)
 class _Measured:
     """Evaluations whose rollouts were played in one look."""
 
-    arms: int
-    """Number of evaluations that the command compares with one of them; 0 for a practice run."""
+    together: int
+    """Number of contrasts between the evaluations of the command."""
     ended: str = ""
     complete: bool = False
     runs: set[str] = field(default_factory=set)
@@ -80,7 +84,7 @@ def look_of(
     last = next((look for look in reversed(looks) if look.branches & own), None)
     if last is None:
         return Look()
-    return Look(1 + _comparisons(looks[: looks.index(last)]), max(last.arms - 1, 1))
+    return Look(1 + _comparisons(looks[: looks.index(last)]), max(last.together, 1))
 
 
 def next_look(
@@ -108,7 +112,7 @@ def _measured(
         # With fewer samples, no comparison would have been possible, so it was not a look.
         if len({sample for row in rows for sample in json.loads(row["asked"])}) < FEWEST:
             continue
-        look = found.setdefault((asked_by, nth), _Measured(rows[0]["arms"]))
+        look = found.setdefault((asked_by, nth), _Measured(rows[0]["together"]))
         look.ended = max(look.ended, *(row["ended"] for row in rows))
         look.complete |= any(row["complete"] for row in rows)
         look.runs.add(rows[0]["run_id"])
