@@ -19,6 +19,8 @@ SERVED = "grpo-practice serve --agent enhanced.yaml --port 8400"
 THERE = {SERVED: "tests/contract/serve/test_serve.py"}
 """Commands that need services of their own, and where they are run."""
 
+_FILE = re.compile(r"^`(\w+\.yaml)`\n\n```yaml\n(.*?)```", re.MULTILINE | re.DOTALL)
+
 
 def commands(*pages: Path) -> list[str]:
     text = "".join(page.read_text("utf-8") for page in pages)
@@ -46,6 +48,9 @@ def type_commands(
             folder /= words[1]
             for text, name in re.findall(r"^(agent: .*)  # (\w+\.yaml)$", README.read_text(), re.M):
                 (folder / name).write_text(f"{text}\n", "utf-8")
+            for page in pages:
+                for name, text in _FILE.findall(page.read_text("utf-8")):
+                    (folder / name).write_text(text, "utf-8")
             continue
         shown = run(words, folder)
         if edited := re.match(r"(L\d+): \d+ experiences; ", shown):
