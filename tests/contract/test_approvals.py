@@ -53,9 +53,10 @@ def test_each_next_command_leads_from_a_held_run_to_the_exported_agent(held: Gp)
         assert next_words(listed.out) == ["experiences", "approve", name, "--run", "held"]
         again = held(*next_words(listed.out))
         assert f"{name} approved as E{n}: " in again.out
-    words = ["export-agent", "--run", "held", "-o", "held-enhanced.yaml"]
-    assert next_words(again.out) == words
-    exported = held(*next_words(again.out))
+    assert next_words(again.out) == ["eval", "--arms", "none,full", "--run", "held"]
+    compared = held(*next_words(again.out))
+    assert "\nfull  held/eval/" in compared.out
+    exported = held("export-agent", "--run", "held", "-o", "held-enhanced.yaml")
     assert exported.code == 0
     texts = held("experiences", "list", "--run", "held", "--json").document["experiences"]
     written = Path("held-enhanced.yaml").read_text()
@@ -108,6 +109,7 @@ def test_the_document_of_a_decision(held: Gp) -> None:
         "waits": False,
         "library": library,
         "left": len(rest),
+        "measure": {"after": "grpo-practice eval --arms none,full --run held"},
         "next": "grpo-practice experiences list --run held",
         "exit": 0,
     }

@@ -10,6 +10,7 @@ from typing_extensions import override
 from grpo_practice.core.text import count
 from grpo_practice.core.types import Library
 from grpo_practice.reports.base import Report, Shown, export_command
+from grpo_practice.reports.before_after import When
 from grpo_practice.store.queries.held import Held as Held
 from grpo_practice.store.queries.history import ExperienceHistory
 from grpo_practice.store.queries.history import LibraryChange as LibraryChange
@@ -84,16 +85,18 @@ class DecisionReport(Report):
     """Current library of the run."""
     left: int
     """Number of texts still held."""
+    measure: Mapping[When, str]
+    """Missing score of the current library → the command that measures it."""
 
     @property
     @override
     def next_command(self) -> str:
-        """Command that shows the remaining held texts, shows the run, or exports the agent."""
+        """Command that lists held texts, shows the run, or measures or exports the agent."""
         if self.left:
             return f"grpo-practice experiences list --run {quote(self.run)}"
         if self.waits or not self.library.experiences:
             return f"grpo-practice runs show {quote(self.run)}"
-        return export_command(self.run)
+        return next(iter(self.measure.values()), None) or export_command(self.run)
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

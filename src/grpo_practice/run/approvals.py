@@ -6,6 +6,7 @@ from shlex import quote
 
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.practice.approval import admitted
+from grpo_practice.reports.before_after import before_after
 from grpo_practice.reports.experience_reports import DecisionReport
 from grpo_practice.run.library_refs import latest_or_named
 from grpo_practice.store import Store, branches, libraries, steps
@@ -59,6 +60,7 @@ def decide(
         waits=approve and step is None,
         library=library,
         left=sum(not one.approved for one in left),
+        measure=before_after(store, branch.id, row.name, library).missing(),
     )
 
 
