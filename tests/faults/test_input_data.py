@@ -206,6 +206,7 @@ def test_2_23_other_rows_under_a_name_need_replace_or_append(gp: Gp) -> None:
     ran = upload(gp, "b.jsonl", other)
     assert ran.code == 4
     assert "dataset 'd' already exists with other rows (1, not these 1)" in ran.err
+    assert "; an upload can also use --append" in ran.err
     assert "--replace" in ran.err
     assert "--append" in ran.err
     assert [row["question"] for row in rows(gp)] == ["2+2?"]

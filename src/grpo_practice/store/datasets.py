@@ -50,7 +50,7 @@ def add(
         raise DataError(
             f"dataset {name!r} already exists with other rows ({newest.n}, not these {n})",
             hint="choose another name, or add --replace (old runs keep the rows they used); an"
-            "upload can also use --append",
+            " upload can also use --append",
         )
     # Count hidden revisions, too: old runs still refer to their numbers.
     last = db.execute("SELECT max(revision) FROM datasets WHERE name = ?", (name,)).fetchone()[0]
