@@ -81,6 +81,9 @@ app.command("practice", short_help="Let an agent learn by comparing its attempts
 app.command("train", short_help="Train weights on the same questions and scores.")(train.train)
 app.command("export-agent")(export_agent.export_agent)
 app.command("export-data")(export.export_data)
+app.command("skill", short_help="Write a skill with which a coding agent uses this program.")(
+    export.skill
+)
 app.command("report", short_help="Write a page about runs: scores, gains and reasons.")(view.report)
 app.command("serve", short_help="Serve an agent as an endpoint for any program.")(serve.serve)
 app.command("view", short_help="View runs in a browser, even while they are running.")(view.view)

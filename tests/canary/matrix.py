@@ -164,7 +164,7 @@ def scored(place: Place) -> None:
 
 def mistyped(place: Place) -> None:
     """Commands with a key where none belongs, and commands that need no run."""
-    for words in (["init", "new"], ["demo", "--keep", "kept"], ["doctor"], *WRONG):
+    for words in (["init", "new"], ["skill"], ["demo", "--keep", "kept"], ["doctor"], *WRONG):
         place.type(*words)
 
 

@@ -28,7 +28,7 @@ def test_all_commands_are_there() -> None:
     assert {" ".join(words) for words in ALL} == {
         *("init", "demo", "doctor", "verify", "eval", "practice", "export-agent", "serve", "trust"),
         "train",
-        *("report", "view"),
+        *("report", "view", "skill"),
         "data download",
         *("data upload", "data list", "data show", "data export", "data delete"),
         *("data split", "data sample"),

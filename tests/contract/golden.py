@@ -66,6 +66,7 @@ STORY: Mapping[str, tuple[str, ...]] = {
     "experiences show": ("experiences", "show", "E1"),
     "export-agent": ("export-agent", "--format", "json"),
     "export-data": ("export-data", "demo:0", "--format", "dpo", "-o", "pairs.jsonl"),
+    "skill": ("skill",),
     "report": ("report", "demo", "-o", "page.html"),
     "serve": ("serve", "--agent", "agent.yaml", "--port", "0"),
     "view": ("view", "--port", "0"),

@@ -1,4 +1,4 @@
-"""`export-data` and `runs export`: write rollouts to files."""
+"""`export-data`, `runs export` and `skill`: write files for other programs."""
 
 import sys
 from pathlib import Path
@@ -207,6 +207,39 @@ def export_data(
     if written.simulated:
         note("simulated: made with a simulated model; a real model learns nothing from it")
     note(f"wrote {path}: {count(written.rows, 'row')}")
+
+
+def skill(
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Folder, which must be called grpo-practice."
+        ),
+    ] = Path("skills/grpo-practice"),
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Write the Agent Skill with which a coding agent uses this program for you.
+
+    Claude Code looks for skills in .claude/skills; Codex, Gemini CLI and Cursor look in
+    .agents/skills; Copilot looks in both. Each of these folders is in your project, or in your home
+    folder for all projects.
+
+    Example: grpo-practice skill -o .claude/skills/grpo-practice
+    """
+    from grpo_practice.export.own_skill import write_skill
+
+    written = write_skill(output, force=force)
+    if json:
+        print_json(written.document())
+        return
+    for path in written.files:
+        say(f"wrote {path}")
+    if written.next_command:
+        say("agents look in .agents/skills or, as Claude Code does, in .claude/skills")
+        say(f"next: {written.next_command}")
+    else:
+        say("then begin a new session of your coding agent")
 
 
 def _some(names: "Sequence[str]") -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from grpo_practice.api.workspace import Workspace as Core
 
 if TYPE_CHECKING:
+    from grpo_practice.export.own_skill import WrittenSkill
     from grpo_practice.export.reports import ExportedData, ExportedRows, ExportedRuns, ImportedRuns
     from grpo_practice.export.rows import RowFormat
     from grpo_practice.export.training_data import DataOptions
@@ -142,3 +143,20 @@ class Exports(Core):
             write_lines(Path(path), map(json_line, rows), force=force)
         left_out = {str(why): n for why, n in data.left_out.items()}
         return ExportedData(run, format, Path(path), rows.n, left_out, data.simulated)
+
+    def write_skill(
+        self, folder: str | Path = "skills/grpo-practice", *, force: bool = False
+    ) -> "WrittenSkill":
+        """Write the Agent Skill with which a coding agent uses this program.
+
+        Args:
+            folder: Folder called `grpo-practice`, to be created if necessary.
+            force: Whether to replace another `SKILL.md` in it.
+
+        Raises:
+            ConfigError: The folder has another name, contains another `SKILL.md`, or cannot be
+                written.
+        """
+        from grpo_practice.export.own_skill import write_skill
+
+        return write_skill(Path(folder), force=force)
