@@ -29,9 +29,11 @@ def trust(
 ) -> None:
     """Remember that you trust files or folders from other people; without arguments, list them.
 
-    Read them first: a trusted file may run programs. Hosts for your keys need a separate decision:
-    --host with --key. A file is trusted until its text changes, a folder with all its present and
-    future files.
+    Read them first: a trusted file may run programs. `config validate --agent FILE` names what an
+    agent's file would start or read; `report RUN --db FILE` writes a page with the settings of a
+    database's run. Hosts for your keys need a separate decision: --host with --key. A file is
+    trusted until its text changes, a folder with all its present and future files. To withdraw
+    trust, delete the lines that name it from the file that the list ends with.
 
     Example: grpo-practice trust agent.yaml
     """
@@ -43,4 +45,4 @@ def trust(
     if not report.trusted:
         say("no files from other people are trusted")
     elif report.file:
-        say(f"to withdraw trust, remove the line from {report.file}")
+        say(f"to withdraw trust, delete the lines that name it from {report.file}")

@@ -147,7 +147,8 @@ def import_runs(
     if made.untrusted:
         note(
             "note: they start no programs and get none of your keys until you trust their settings;"
-            f" read them, then: {PROGRAM} trust {quote(str(file))}"
+            f" read them in the page that {PROGRAM} report {quote(made.untrusted[0])} writes, then:"
+            f" {PROGRAM} trust {quote(str(file))}"
         )
     note_next(made.next_command)
 

@@ -150,7 +150,8 @@ def _check_trust(store: Store, run: str) -> None:
     if not trusts(user_trust(os.environ), stored, store.path):
         raise ConfigError(
             f"{run} was imported, and you have not trusted its settings",
-            hint="read them, then name the file that it came from to `grpo-practice trust`",
+            hint=f"read them in the page that grpo-practice report {quote(run)} writes, then name"
+            " the file that it came from to `grpo-practice trust`",
         )
 
 

@@ -1,8 +1,10 @@
 """A stranger's run stays a stranger's when it is imported into the user's own database."""
 
+import re
 import shutil
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +40,25 @@ def imported(place: Place, config: str, *more: str) -> None:
     outcome = place.type("runs", "import", THEIRS, *more)
     assert (outcome.code, outcome.ran, outcome.left, outcome.asked) == (0, [], [], 0), outcome.shown
     assert "grpo-practice trust theirs.db" in outcome.shown
+
+
+@pytest.mark.long
+def test_what_would_be_trusted_is_shown_before_and_withdrawn_after(place: Place) -> None:
+    imported(place, COMMAND)
+    for said in (
+        place.type("runs", "import", THEIRS, "--as", "again").shown,
+        place.type("export-agent", "--run", "toy").shown,
+    ):
+        words = re.findall(r"grpo-practice (report \S+) writes", " ".join(said.split()))[0].split()
+        page = place.type(*words, "-o", "-")
+        assert "command: ./run" in page.shown
+        assert page.ran == []
+    assert place.type("trust", THEIRS).code == 0
+    assert place.type("export-agent", "--run", "toy", "-o", "a.yaml").code == 0
+    kept = re.findall("delete the lines that name it from (.*)$", place.type("trust").shown)[0]
+    lines = Path(kept).read_text("utf-8").splitlines(keepends=True)
+    Path(kept).write_text("".join(line for line in lines if THEIRS not in line), "utf-8")
+    assert place.type("export-agent", "--run", "toy", "-o", "b.yaml").code == 2
 
 
 @pytest.mark.parametrize("words", ASKING.values(), ids=ASKING)
