@@ -62,6 +62,9 @@ def test_the_document_of_a_run_adds_up(demo: Gp) -> None:
     assert {cost["stage"]: cost["calls"] for cost in document["costs"]}["play"] == 240
     assert [b["cause"] for b in document["branches"]] == ["start"]
     assert all(0 < s["mean"] < 1 for s in document["scores"].values())
+    assert [*document["tested"]] == [*document["scores"]]
+    assert {one["dataset"] for one in document["tested"].values()} == {"test"}
+    assert [one["arm"] for one in document["tested"].values()] == [None, "L3", "L4"]
 
 
 def test_an_evaluation_shows_its_own_score_only(demo: Gp) -> None:

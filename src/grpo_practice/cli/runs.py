@@ -223,7 +223,7 @@ def _show(report: "RunReport") -> None:
         ["evaluation", "score", "dataset", "arm", "95 % interval", "questions", "coverage"],
         [
             (
-                *(name, reward(s.mean), *report.tested[name]),
+                *(name, reward(s.mean), report.tested[name].dataset, report.tested[name].arm or ""),
                 *(interval(s), str(s.questions_scored), coverage(s)),
             )
             for name, s in report.scores.items()

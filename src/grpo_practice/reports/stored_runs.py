@@ -55,6 +55,15 @@ def _cells(score: Score) -> tuple[str, str, str]:
     return number(score.mean), between, count(score.questions_scored, "question")
 
 
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """Dataset and arm of an evaluation."""
+
+    dataset: str
+    arm: str | None
+    """See `ArmName.typed`; None if unknown."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class RunReport(Report):
     """A stored run with its steps, scores and costs."""
@@ -63,7 +72,8 @@ class RunReport(Report):
     in_document: ClassVar = (
         *("run", "dataset", "agent", "model", "verify", "k", "played", "traffic", "branches"),
         "steps",
-        *("distillation", "findings", "held", "outcomes", "scores", "conclusion", "costs"),
+        *("distillation", "findings", "held", "outcomes", "scores", "tested", "conclusion"),
+        "costs",
         *("trained", "health", "reproducible"),
     )
 
@@ -104,8 +114,8 @@ class RunReport(Report):
     """
     trained: "TrainedParts | None" = None
     """Updates and checkpoints of a training run."""
-    tested: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Name of each evaluation → its dataset and its arm, which may be empty."""
+    tested: Mapping[str, Tested] = field(default_factory=dict)
+    """Name of each evaluation in `scores` → its dataset and arm."""
 
     @property
     def checked(self) -> list[Finding]:
@@ -248,5 +258,5 @@ def run_report(store: Store, name: str) -> RunReport:
         branch.agent.k if branch else None,
         conclusion,
         trained,
-        {r.name: (k.dataset, r.arm or "") for r in evals if (k := known.get(r.name))},
+        {r.name: Tested(k.dataset, r.arm) for r in evals if (k := known.get(r.name))},
     )
