@@ -129,6 +129,10 @@ def test_a_text_file_and_an_unquoted_colon_say_how_to_write_a_prompt(demo: Gp) -
     Path("brief.txt").write_text("Be brief.")
     ran = demo("eval", "--run", "demo", "--arms", "none,brief.txt")
     assert "hint: make it an agent file: agent: {name: brief, instructions: …}" in ran.err
-    Path("colon.yaml").write_text("agent: {name: colon, instructions: Answer: briefly}")
-    ran = demo("eval", "--run", "demo", "--arms", "none,colon.yaml")
-    assert "hint: put a text that contains a colon between quotes" in ran.err
+    for text in (
+        "{name: colon, instructions: Answer: briefly}",
+        "\n  instructions: Answer: briefly",
+    ):
+        Path("colon.yaml").write_text(f"agent: {text}\n")
+        ran = demo("eval", "--run", "demo", "--arms", "none,colon.yaml")
+        assert "hint: put a text that contains a colon between quotes" in ran.err

@@ -225,7 +225,7 @@ def parse_document(text: str, name: str) -> tuple[Any, dict[Key, Position]]:
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
         where = f"{name}:{mark.line + 1}" if mark else name
-        colon = (e.problem or "").endswith("but got ':'")
+        colon = (e.problem or "").endswith(("but got ':'", "mapping values are not allowed here"))
         hint = "put a text that contains a colon between quotes" if colon else None
         raise ConfigError(f"{where}: not valid YAML: {e.problem or e.context}", hint=hint) from e
     except (yaml.YAMLError, ValueError) as e:
