@@ -29,6 +29,9 @@ async def test_the_page_shows_questions_expected_and_actual_answers(tmp_path: Pa
         assert answers.strip('"') in page.text
         assert ">1 brief.yaml<" in text, "as it was typed"
         assert re.search(r">2 L[0-9]+<", text)
+        filters = re.findall(r">(only \d .*?)</a>", text)
+        assert filters[0] == "only 1 brief.yaml right"
+        assert re.fullmatch("only 2 L[0-9]+ right", filters[1])
         totals = {}
         for only in ("all", "disagree", "all_wrong", "all_right", "only_1", "only_2"):
             _, text = await viewer.get("/matrix", runs=",".join(names[:2]), only=only)

@@ -30,6 +30,19 @@ SORTS = {
 }
 
 
+async def test_an_imported_run_is_marked_in_the_list_and_on_its_page(project: Project) -> None:
+    project.change("UPDATE runs SET imported = 1 WHERE run_id = 'toy/eval'")
+    async with viewing(project.db) as viewer:
+        _, text = await viewer.get("/")
+        rows = [row.partition("</th>")[0] for row in text.split("<tr>")]
+        marked = [row for row in rows if ">imported</span>" in row]
+        assert ['run=toy%2Feval"' in row for row in marked] == [True]
+        for name, said in (("toy/eval", True), ("toy", False)):
+            _, text = await viewer.get("/run", run=name)
+            told = "<dt>imported</dt><dd>from another database: its scores are what its author says"
+            assert (told in text) == said
+
+
 @pytest.mark.long
 async def test_rollouts_are_sorted_and_each_is_on_one_page(large: Project) -> None:
     large.change("UPDATE rollouts SET tokens_out = rollout_id % 7 * 100, model_ms = slot * 10")
