@@ -47,7 +47,7 @@ class Recorder:
         """Wait until every exchange is stored or counted as missed."""
         # A loop, because new exchanges may arrive while waiting.
         while self._tasks:
-            await asyncio.gather(*self._tasks)
+            await asyncio.wait(self._tasks)  # `gather` does not yield to the loop if all are done
 
     async def _keep(self, exchange: Exchange) -> None:
         try:
