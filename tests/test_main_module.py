@@ -31,6 +31,30 @@ def test_an_interrupt_during_the_imports_is_one_word(module: str) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "stopped\n")
 
 
+WINDOWS = """
+import os, runpy, sys
+
+os.name, sys.modules["fcntl"] = "nt", None
+{start}
+"""
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "runpy.run_module('grpo_practice', run_name='__main__')",
+        "from grpo_practice.__main__ import main; main()",
+    ],
+)
+def test_windows_is_refused_with_one_sentence(start: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", WINDOWS.format(start=start), "runs", "list"],
+        capture_output=True, text=True, timeout=HANG_S, check=False,
+    )  # fmt: skip
+    said = "error: grpo-practice runs on Linux and macOS; on Windows, use WSL\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", said)
+
+
 def test_make_refuses_an_old_python_before_it_installs_anything(tmp_path: Path) -> None:
     old = tmp_path / "python3.10"
     code = "import sys; sys.version_info = (3, 10, 12); exec(sys.argv[1])"

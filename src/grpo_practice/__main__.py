@@ -15,6 +15,10 @@ def main() -> None:
     # command; commands that work for long set another threshold.
     gc.set_threshold(1_000_000)
     try:
+        import fcntl  # noqa: F401 - locks and workers need it
+    except ImportError:
+        sys.exit("error: grpo-practice runs on Linux and macOS; on Windows, use WSL")
+    try:
         # Not at the top: the imports take most of a second, and Ctrl-C would print a traceback.
         from grpo_practice.main import main as run
 
