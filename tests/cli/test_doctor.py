@@ -12,6 +12,7 @@ import pytest
 
 from grpo_practice.cli.terminal.consoles import out
 from grpo_practice.config import load_practice
+from grpo_practice.core import processes
 from grpo_practice.run.doctor import machine
 from grpo_practice.run.doctor.endpoints import models_of
 from tests.cli.conftest import Gp, Ran, gp
@@ -55,6 +56,16 @@ def test_an_empty_folder_has_no_problem_and_is_left_empty(gp: Gp, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
     warnings = 1 + machine.wal_reset_bug(sqlite3.sqlite_version_info)
     assert f"0 problems, {warnings} warning" in gp("doctor").out
+
+
+@pytest.mark.parametrize("name", ["/proc/self/statm", "nowhere"])
+def test_a_system_that_limits_no_memory_is_said(
+    gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(processes, "STATM", tmp_path / name)
+    ((state, text),) = found(gp("doctor", "--json"), "python")
+    limited = processes.STATM.exists()
+    assert (state, "memory of workers is not limited" in text) == ("ok", not limited)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.core.processes import Pool, isolate
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.verifier import Verifier
 from tests.processes import HANG_S, until
@@ -69,3 +70,10 @@ def test_a_test_that_hangs_becomes_a_failure_after_its_own_limit(
 ) -> None:
     assert float(pytestconfig.getini("faulthandler_timeout")) > HANG_S
     assert pytestconfig.getini("faulthandler_exit_on_timeout") is True
+
+
+async def test_a_worker_does_not_leave_the_signal_of_its_end_to_the_system() -> None:
+    pool = Pool(isolate, workers=1, timeout_s=None, preload=[])
+    handler = f"__import__('ctypes').CDLL(None).signal({signal.SIGIO:d}, 0)"
+    assert await pool.run(eval, handler), "macOS ignores the signal by default"
+    await pool.close()

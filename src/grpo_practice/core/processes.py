@@ -5,6 +5,7 @@ import atexit
 import fcntl
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TASKS = 500
-"""Tasks after which a worker is replaced, so that memory it leaks does not count against an answer.
-"""
+"""Tasks after which a worker is replaced, so that leaked memory counts against no answer."""
 _START_S = 60.0
 _LOOK_S = 0.05
 """Seconds between checks of whether a worker has reported why it cannot start."""
 _HINT = "stderr shows the output of the processes"
 MEMORY = 1 << 30
 """Bytes that a worker may allocate beyond the memory that it uses at the start."""
+STATM = Path("/proc/self/statm")  # memory that this process uses; only Linux tells it
 
 
 def cores() -> int:
@@ -71,8 +72,11 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is None:
         return
+    import ctypes
+
+    libc = ctypes.CDLL(None)  # by default, the signal ends a process on Linux but not on macOS
+    libc.signal(signal.SIGIO, ctypes.cast(libc._exit, ctypes.c_void_p))
     pipe = parent.sentinel
-    signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
     if not parent.is_alive():  # a parent that ended before F_SETFL has sent no signal
@@ -80,12 +84,10 @@ def _end_with_parent() -> None:
 
 
 def limit_memory() -> None:
-    """Make allocations beyond `MEMORY` fail, if the system supports it (Linux)."""
-    if sys.platform != "linux":
+    """Make allocations beyond `MEMORY` fail, if the system tells how much is in use (Linux)."""
+    if not STATM.exists():
         return
-    import resource
-
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    pages = int(STATM.read_text().split()[0])
     limit = pages * resource.getpagesize() + MEMORY
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard != resource.RLIM_INFINITY:
@@ -109,8 +111,7 @@ def _preparation(name: str) -> dict[str, Any]:
 def _flags() -> list[str]:
     """Return the interpreter's flags as multiprocessing sets them, and the flag for a safe path.
 
-    With `python -c` alone, the current folder is first in `sys.path`, and its `struct.py` would
-    run.
+    With `python -c` alone, a `struct.py` in the current folder would run.
     """
     return ["-P", *util._args_from_interpreter_flags()]  # type: ignore[attr-defined]
 
@@ -277,7 +278,7 @@ class Pool:
     ) -> None:
         self._initializer, self._given = start, given
         self._workers, self._timeout_s, self._cpu_s = workers, timeout_s, cpu_s
-        self._preload, self._of_user = ["pebble", *preload], environment is not None
+        self._preload, self._of_user = ["ctypes", "pebble", *preload], environment is not None
         self._server = _server
         if environment is not None:
             self._server, _user_server.environment = _user_server, environment

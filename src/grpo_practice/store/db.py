@@ -92,6 +92,8 @@ def connect(path: Path, *, wait_s: float = WAIT_S, mode: str = "") -> Connection
         # Off by default, and must be set on every connection, since the file does not store it.
         db.execute("PRAGMA foreign_keys = ON")
         db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+        # On macOS, a commit would otherwise only reach the memory of the disk.
+        db.execute("PRAGMA fullfsync = ON")
     except BaseException:
         db.close()
         raise

@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import os
 import struct
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +30,8 @@ _UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _RUNS, _NAMES = 1 << 61, 1 << 62
 """First bytes of two ranges: one byte for each run, and one for each name of the database."""
 _SPAN = 1 << 56
-_FLOCK = "qqihh" if sys.platform == "darwin" else "hhqqi4x"
+_IS_APPLE = hasattr(fcntl, "F_FULLFSYNC")
+_FLOCK = "qqihh" if _IS_APPLE else "hhqqi4x"
 """Layout of the system's `struct flock`."""
 
 
@@ -63,7 +63,7 @@ class _LockFile:
         assert test is not None
         found = fcntl.fcntl(self.fd, test, _flock(fcntl.F_WRLCK, start, length))
         values = struct.unpack(_FLOCK, found)
-        return bool((values[3] if sys.platform == "darwin" else values[0]) != fcntl.F_UNLCK)
+        return bool((values[3] if _IS_APPLE else values[0]) != fcntl.F_UNLCK)
 
 
 _files: dict[tuple[int, int], _LockFile] = {}
@@ -72,7 +72,7 @@ _guard = threading.Lock()
 
 
 def _flock(kind: int, start: int, length: int) -> bytes:
-    if sys.platform == "darwin":
+    if _IS_APPLE:
         return struct.pack(_FLOCK, start, length, 0, kind, os.SEEK_SET)
     return struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0)
 

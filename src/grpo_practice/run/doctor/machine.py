@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from grpo_practice.config import Environment
+from grpo_practice.core import processes
 from grpo_practice.core.errors import StoreError
 from grpo_practice.core.findings import Finding, ok, problem, warning
 from grpo_practice.store import Store
@@ -37,7 +38,8 @@ def diagnose_machine(database: Path, env: Environment) -> list[Finding]:
 
 def _programs() -> list[Finding]:
     python = ".".join(map(str, sys.version_info[:3]))
-    found = [ok("python", python)]
+    limited = processes.STATM.exists()
+    found = [ok("python", python if limited else f"{python}; memory of workers is not limited")]
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         wanted = ".".join(map(str, OLDEST_SQLITE))
         text = f"{sqlite3.sqlite_version} is too old: {wanted} or newer is needed"

@@ -2,8 +2,12 @@
 
 import asyncio
 import os
+import resource
+import subprocess
+import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +41,9 @@ time.sleep(60)
 """
 
 
+@pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="a process that left its group is not found"
+)
 async def test_a_call_that_is_cancelled_twice_leaves_nothing(
     cpython: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,3 +79,16 @@ def test_what_is_kept_of_a_flood_is_small() -> None:
     text = joined(written, "")
     assert text.endswith(f"\n[stopped: it wrote more than {MOST // 2**20} MiB]")
     assert len(text.encode()) < OUTPUT_BYTES
+
+
+UNCOUNTED = """
+_pids = list
+_confine({"memory_mb": 512, "file_mb": 64, "limit_s": 9, "processes": 64})
+print(resource.getrlimit(resource.RLIMIT_NPROC))
+"""
+
+
+def test_processes_are_not_limited_where_they_cannot_be_counted() -> None:
+    text = cpython_module.program().replace('if __name__ == "__main__":\n    main()', UNCOUNTED)
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{resource.getrlimit(resource.RLIMIT_NPROC)}\n"

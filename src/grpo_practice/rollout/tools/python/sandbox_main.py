@@ -83,8 +83,10 @@ def _confine(job: dict[str, Any]) -> None:
         os.setgid(uid)
         os.setuid(uid)
     # After setuid: the kernel counts the processes of that user, not those of root.
-    processes = job["processes"] + _tasks(os.getuid())
-    limits.append((resource.RLIMIT_NPROC, processes, processes))
+    running = _tasks(os.getuid())
+    if running:  # without `/proc` they cannot be counted, and any limit might allow none
+        processes = job["processes"] + running
+        limits.append((resource.RLIMIT_NPROC, processes, processes))
     for which, soft, hard in limits:
         most = resource.getrlimit(which)[1]
         if most != resource.RLIM_INFINITY:
@@ -93,7 +95,7 @@ def _confine(job: dict[str, Any]) -> None:
         try:
             resource.setrlimit(which, (soft, hard))
         except (ValueError, OSError):
-            if sys.platform == "linux":  # other systems cannot limit memory
+            if running:  # systems without `/proc` cannot limit memory
                 raise
 
 
