@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all check format format-check lint types wheel release docs kill-test soak canary extras-test trl-test train-test real-test real-train ray-test phoenix-test browser-test pictures bench proof clean
+.PHONY: demo test test-all check format format-check lint types wheel release docs kill-test soak canary extras-test trl-test train-test real-test real-train ray-test elsewhere-test phoenix-test browser-test pictures bench proof clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -80,6 +80,9 @@ real-train: $(READY)  ## docs/train.md, typed out: trains that model, and prints
 
 ray-test: $(READY)  ## Agents on Ray, one node and two, in network namespaces that lead nowhere
 	$(BIN)/python -m tests.ray
+
+elsewhere-test: $(READY)  ## The tests on a stand-in for macOS, made of Linux namespaces
+	$(BIN)/python -m tests.elsewhere $(T)
 
 phoenix-test: $(READY)  ## Traces in a real Phoenix, installed into .phoenix/: 0.8 GB, minutes
 	$(BIN)/python -m tests.phoenix

@@ -10,7 +10,6 @@ import pickle
 import re
 import signal
 import sqlite3
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -62,7 +61,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
     Each takes a dozen seconds of work to collect the tests and to start its fork servers.
     """
-    return len(os.sched_getaffinity(0)) + 1 if sys.platform == "linux" else (os.cpu_count() or 1)
+    return processes.cores() + 1
 
 
 def pytest_configure() -> None:

@@ -4,7 +4,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 HANG_S = 600.0
@@ -40,6 +43,46 @@ def until(true: Callable[[], object], process: "subprocess.Popen[Any] | None" = 
             raise AssertionError(f"exit code {process.returncode}: {process.communicate()}")
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of this machine, as the system lists it."""
+
+    pid: int
+    parent: int
+    state: str
+    seconds: float
+    """How long it has computed."""
+    command: str
+
+
+def processes() -> list[Process]:
+    """Return those that run now, from `/proc`, or from `ps` where that is missing."""
+    found = [*_of_proc()] or [*_of_ps()]
+    return [process for process in found if not process.state.startswith("Z")]
+
+
+def alive(pid: int) -> bool:
+    """Return True if the process has not ended."""
+    return any(process.pid == pid for process in processes())
+
+
+def _of_proc() -> Iterator[Process]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+            command = (folder / "cmdline").read_bytes().decode(errors="replace")
+            pid, ticks = int(folder.name), int(words[11])
+            yield Process(pid, int(words[1]), words[0], ticks / 100, command)
+
+
+def _of_ps() -> Iterator[Process]:
+    said = subprocess.check_output(["ps", "-axww", "-o", "pid=,ppid=,stat=,time=,command="])
+    for line in said.decode(errors="replace").splitlines():
+        pid, parent, state, spent, command = (*line.split(None, 4), "")[:5]
+        minutes, seconds = spent.split(":")[-2:]
+        yield Process(int(pid), int(parent), state, 60 * int(minutes) + float(seconds), command)
 
 
 def free_port() -> int:

@@ -117,9 +117,10 @@ def test_a_device_is_written_to_and_stays_one(tmp_path: Path) -> None:
     assert (tmp_path / "disk").is_block_device()
 
 
-def test_a_socket_is_not_replaced(tmp_path: Path) -> None:
+def test_a_socket_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the path of a socket may have about 100 characters
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "s"))
+        server.bind("s")
         with pytest.raises(ConfigError, match="cannot write"):
             write_file(tmp_path / "s", "ours", force=True)
     assert (tmp_path / "s").is_socket()

@@ -1,18 +1,18 @@
 """Programs in the place of `bwrap` and `docker`, which run code on this machine and keep a log."""
 
-import contextlib
 import json
 import os
 import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.processes import processes
 
 _STAND_IN = """#!{python}
 import json, os, sys
@@ -92,26 +92,15 @@ def bwrap_works() -> bool:
 
 def living(word: str) -> set[int]:
     """Return the processes with the word in their command line that have not ended."""
-    return {pid for pid, command in _commands() if word in command and _stat(pid)[:1] != ["Z"]}
+    return {process.pid for process in processes() if word in process.command}
 
 
 def below(parent: int, word: str) -> set[int]:
     """Return those that this process has started."""
-    return {pid for pid in living(word) if _stat(pid)[1:2] == [str(parent)]}
+    found = [process for process in processes() if word in process.command]
+    return {process.pid for process in found if process.parent == parent}
 
 
-def ticks(pid: int) -> int:
-    """Return how long a process has computed, in hundredths of a second."""
-    return int((_stat(pid) or ["0"] * 12)[11])
-
-
-def _commands() -> Iterator[tuple[int, str]]:
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            yield int(folder.name), (folder / "cmdline").read_bytes().decode(errors="replace")
-
-
-def _stat(pid: int) -> list[str]:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return []
+def seconds(pid: int) -> float:
+    """Return how long a process has computed."""
+    return sum(process.seconds for process in processes() if process.pid == pid)

@@ -1,5 +1,6 @@
 """Words of the reference implementation and removed ones are refused with the word to type."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def test_config_validate_looks_for_the_verify_function(gp: Gp) -> None:
     assert "hint: the file defines other" in said
     code, said = validate("score.py:other")
     assert code == 0
-    assert str(Path("score.py").resolve()) in said
+    assert str(Path("score.py").resolve()) in re.sub(r"\n +", "", said)  # a long path is broken
     assert validate("nope")[0] == 2
 
 

@@ -18,7 +18,7 @@ from tests.contract.clerk import Student, config, misses, played, turn
 from tests.contract.command import Gp
 from tests.contract.conftest import Start
 from tests.contract.endpoint.server import serving
-from tests.contract.machines import below, bwrap_works, call, kit, living, ticks
+from tests.contract.machines import below, bwrap_works, call, kit, living, seconds
 from tests.processes import until
 
 NOTHING = "(no output: print what you want to know)"
@@ -269,7 +269,7 @@ def test_what_code_has_started_ends_with_the_program(
 
 def test_a_worker_that_crashes_costs_one_call(gp: Gp) -> None:
     def crash() -> None:
-        until(lambda: any(ticks(pid) > 30 for pid in below(os.getpid(), "monty")))
+        until(lambda: any(seconds(pid) > 0.3 for pid in below(os.getpid(), "monty")))
         for pid in below(os.getpid(), "monty"):
             os.kill(pid, SIGKILL)
 

@@ -25,6 +25,7 @@ from tests.contract.clerk import (
 )
 from tests.contract.command import Gp
 from tests.contract.endpoint.server import on_a_thread
+from tests.processes import alive
 
 HERE = Path(__file__).parent
 SECRET = "correct-horse-battery-7"
@@ -43,13 +44,6 @@ def kit(*args: str, program: str = "crude.py", name: str = "kit", **more: Any) -
     words = ["-S", str(HERE / program), *args] if program == "crude.py" else [str(HERE / program)]
     config = {"command": sys.executable, "args": words} | more.pop("config", {})
     return {name: {"mode": "mcp", "config": config, **more}}
-
-
-def alive(pid: str) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    with suppress(OSError):
-        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 @pytest.mark.long
@@ -131,7 +125,7 @@ def test_1_48_a_call_that_fails_fails_no_other(gp: Gp, tmp_path: Path) -> None:
     assert fourth != third
     assert all(text.startswith("Error: ") for text in next_(8))
     assert next_(1) == ["ä"]
-    assert not any(map(alive, (first, second, third, fourth)))
+    assert not any(alive(int(pid)) for pid in (first, second, third, fourth))
     # One dead server of many calls at once is replaced once.
     assert notes.read_text().count("start") == 5
     # asyncio buffers twice the limit; the pipe has a little more.
@@ -198,7 +192,7 @@ def test_a_server_is_ended_and_reaches_no_terminal(gp: Gp, tmp_path: Path) -> No
         words = ["own.py", "noisy" if where else "deaf", "notes"]
         config = {"args": words} | ({"cwd": where} if where else {})
         clerk = played(gp, kit(config=config), calling("pid"))
-        assert not alive(clerk.results[0])
+        assert not alive(int(clerk.results[0]))
         assert (tmp_path / where / "notes").exists(), "it runs beside the config"
         assert "noise" not in clerk.notices
         assert "log" not in clerk.notices

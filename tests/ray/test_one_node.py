@@ -21,9 +21,9 @@ from grpo_practice.rollout.agents.program_context import ProgramContext
 from grpo_practice.run.custom_agent import open_own, open_proxy, open_ray
 from tests.contract.own import COMMAND, FUNCTION, THREADS, keys
 from tests.contract.own import asking as project
-from tests.processes import until
+from tests.processes import alive, until
 from tests.rollout.agents.custom.helpers import CONTEXT
-from tests.rollout.agents.custom.test_worker import FUNCTIONS, running
+from tests.rollout.agents.custom.test_worker import FUNCTIONS
 from tests.rollout.chat_server.test_proxy import guest
 
 Play = Callable[[str, str, ProgramContext], Awaitable[str]]
@@ -121,10 +121,10 @@ async def test_a_rollout_that_is_over_ends_its_process_and_what_it_started(
         path = folder / file
         await asyncio.to_thread(until, lambda: path.is_file() and path.read_text())
         process = int(path.read_text())
-        assert running(process)
+        assert alive(process)
         work.cancel()
         await asyncio.wait((work,))
-        await asyncio.to_thread(until, lambda: not running(process))
+        await asyncio.to_thread(until, lambda: not alive(process))
 
 
 async def test_a_function_that_is_not_there_is_said_before_anything_is_played(
@@ -194,7 +194,7 @@ def test_a_killed_run_leaves_nothing_behind(tmp_path: Path) -> None:
     finally:
         driver.send_signal(signal.SIGKILL)
         driver.wait()
-    until(lambda: not any(map(running, all_of_it)))
+    until(lambda: not any(map(alive, all_of_it)))
 
 
 def test_a_port_of_somebody_else_is_no_cluster(tmp_path: Path) -> None:

@@ -293,7 +293,6 @@ def test_1_64_a_second_process_is_told_who_has_the_run_and_a_dead_one_is_not_wai
             [sys.executable, "-c", HOLD, str(path), pickle.dumps(wanted).hex()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": f"src{os.pathsep}."},
         )
         with holder:
             assert holder.stdout is not None

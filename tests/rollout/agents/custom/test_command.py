@@ -13,6 +13,7 @@ import pytest
 from grpo_practice.core.errors import AgentError
 from grpo_practice.core.redact import ROLLOUT_TOKEN
 from grpo_practice.rollout.agents.command import CommandProgram
+from tests.processes import alive
 from tests.rollout.agents.custom.helpers import CONTEXT, PYTHON
 
 GIVEN = "import json, os, sys, time; given = json.load(sys.stdin); "
@@ -36,14 +37,6 @@ def program(folder: Path, text: str) -> CommandProgram:
 
 async def run(folder: Path, text: str, *, question: str = "Q") -> str:
     return await program(folder, text)(question, "S", CONTEXT)
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
 
 
 async def gone(pid: int) -> bool:

@@ -11,9 +11,8 @@ import pytest
 
 from grpo_practice.core.reaper import Reaper
 from grpo_practice.rollout.agents.command import CommandProgram
-from tests.processes import until
+from tests.processes import alive, until
 from tests.rollout.agents.custom.helpers import CONTEXT, PYTHON
-from tests.rollout.agents.custom.test_worker import running
 
 SLEEPER = """
 import os, pathlib, signal, subprocess, sys, time
@@ -60,11 +59,11 @@ def test_a_killed_run_leaves_no_command_behind(tmp_path: Path, how: str) -> None
         files = list(tmp_path.glob("pid-*"))
         groups = [int(path.name.partition("-")[2]) for path in files]
         children = [int(path.read_text("utf-8")) for path in files]
-        assert all(map(running, groups + children))
+        assert all(map(alive, groups + children))
     finally:
         driver.kill()
         driver.wait()
-    until(lambda: not any(map(running, groups + children)))
+    until(lambda: not any(map(alive, groups + children)))
 
 
 async def test_it_ends_with_its_program_and_knows_nobody_who_has_ended(tmp_path: Path) -> None:

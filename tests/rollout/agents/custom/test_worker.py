@@ -1,7 +1,6 @@
 """`type: python` in processes of its own: what a function does there stays in its rollout."""
 
 import asyncio
-import os
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from grpo_practice.rollout.agents.custom_agents import CustomAgent
 from grpo_practice.rollout.agents.programs import WorkerProgram
 from grpo_practice.run.custom_agent import open_own
 from grpo_practice.run.own_code import source_of
-from tests.processes import until
+from tests.processes import alive, until
 from tests.rollout.agents.custom.helpers import CONTEXT
 
 FUNCTIONS = """
@@ -165,11 +164,11 @@ def test_a_killed_run_leaves_nothing_of_it_behind(folder: Path, name: str, file:
         path = folder / file
         until(lambda: path.is_file() and path.read_text(), driver)
         process = int(path.read_text())
-        assert running(process)
+        assert alive(process)
     finally:
         driver.kill()
         driver.wait()
-    until(lambda: not running(process))
+    until(lambda: not alive(process))
 
 
 @pytest.mark.parametrize(
@@ -184,22 +183,10 @@ async def test_a_rollout_that_is_over_ends_the_process_and_what_it_started(
             until, lambda: (folder / file).is_file() and (folder / file).read_text()
         )
         process = int((folder / file).read_text())
-        assert running(process)
+        assert alive(process)
         work.cancel()
         await asyncio.wait((work,))
-        await asyncio.to_thread(until, lambda: not running(process))
-
-
-def running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    stat = Path(f"/proc/{process}/stat")
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+        await asyncio.to_thread(until, lambda: not alive(process))
 
 
 async def test_the_kind_of_function_says_where_it_runs(folder: Path) -> None:

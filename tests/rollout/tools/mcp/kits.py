@@ -1,7 +1,6 @@
 """Toolkits whose servers are programs in this folder, and what tests ask of them."""
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -30,15 +29,6 @@ async def opened(toolkit: McpToolkit, folder: Path = HERE) -> AsyncIterator[dict
 
 async def ask(tool: Tool, **given: Any) -> str:
     return (await tool.run(given, SCOPE)).text
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 async def until(holds: Callable[[], object]) -> None:

@@ -11,7 +11,8 @@ from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.core.errors import ConfigError, EndpointRefusedError
 from grpo_practice.rollout.tools import ToolError
 from tests.late import Late
-from tests.rollout.tools.mcp.kits import alive, ask, kit, opened, until
+from tests.processes import alive
+from tests.rollout.tools.mcp.kits import ask, kit, opened, until
 
 if TYPE_CHECKING:
     from grpo_practice.rollout.tools.mcp import listing, transport

@@ -1,6 +1,7 @@
 """A server over stdio: what its tools are to a model, and what its process is given."""
 
 import asyncio
+import ctypes
 import os
 import signal
 import subprocess
@@ -8,8 +9,10 @@ import sys
 
 import pytest
 
-from tests.processes import HANG_S
-from tests.rollout.tools.mcp.kits import HERE, alive, until
+from tests.processes import HANG_S, alive
+from tests.rollout.tools.mcp.kits import HERE, until
+
+PRCTL = hasattr(ctypes.CDLL(None), "prctl")
 
 
 def running(body: str) -> subprocess.Popen[str]:
@@ -27,7 +30,7 @@ asyncio.run(main())
 
 
 @pytest.mark.long
-@pytest.mark.skipif(sys.platform != "linux", reason="a child learns of our death on Linux alone")
+@pytest.mark.skipif(not PRCTL, reason="no child learns of our death without prctl")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 async def test_a_killed_program_leaves_no_server(number: int) -> None:
     with running("""kit("deaf")) as tools:

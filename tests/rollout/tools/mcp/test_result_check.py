@@ -1,17 +1,15 @@
 """Results are checked against a server's schemas where no schema can stop the program."""
 
 import asyncio
-import contextlib
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from grpo_practice.rollout.tools import ToolError
 from grpo_practice.rollout.tools.mcp import result_check
-from tests.processes import HANG_S
+from tests.processes import HANG_S, alive, processes
 from tests.rollout.tools.mcp.kits import ask, kit, opened, until
 from tests.rollout.tools.mcp.test_programs import running
 
@@ -56,7 +54,6 @@ async def test_a_check_stops_nothing_else_and_ends_with_its_call(tmp_path: Path)
 
 
 @pytest.mark.long
-@pytest.mark.skipif(sys.platform != "linux", reason="a worker is found by /proc")
 async def test_one_interrupt_ends_a_program_amid_a_check_and_its_worker(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.touch()
@@ -73,15 +70,12 @@ async def test_one_interrupt_ends_a_program_amid_a_check_and_its_worker(tmp_path
         os.kill(run.pid, signal.SIGINT)
         assert await asyncio.to_thread(run.wait, HANG_S) == -signal.SIGINT
     assert started
-    await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
+    await until(lambda: not any(alive(pid) for pid in started))
 
 
 def group(parent: int) -> set[int]:
     """The processes that one has started, and those that they have."""
-    found, parents = {parent}, dict[int, int]()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found, parents = {parent}, {process.pid: process.parent for process in processes()}
     for _ in range(4):
         found |= {pid for pid, above in parents.items() if above in found}
     return found - {parent}

@@ -13,7 +13,8 @@ import pytest
 from grpo_practice.core.errors import EndpointRefusedError
 from grpo_practice.core.events import CallFinished, ToolFinished
 from tests.contract.project import CONFIG, Served, served
-from tests.rollout.tools.mcp.kits import HERE, alive
+from tests.processes import alive
+from tests.rollout.tools.mcp.kits import HERE
 from tests.rollout.tools.mcp.test_stateful import pids
 from tests.run.project import Project
 

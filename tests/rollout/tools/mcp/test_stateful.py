@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.core.errors import AgentError
+from tests.processes import alive
 from tests.rollout.tools.fakes import SCOPE, FakeLedger, box
-from tests.rollout.tools.mcp.kits import alive, kit, opened
+from tests.rollout.tools.mcp.kits import kit, opened
 
 OTHER = replace(SCOPE, address=replace(SCOPE.address, attempt=1))
 

@@ -12,9 +12,10 @@ import pytest
 from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.core.errors import AgentError
 from tests.contract.project import served
+from tests.processes import alive
 from tests.processes import until as wait_until
 from tests.rollout.tools.fakes import SCOPE, FakeLedger, box
-from tests.rollout.tools.mcp.kits import HERE, alive, opened
+from tests.rollout.tools.mcp.kits import HERE, opened
 from tests.rollout.tools.mcp.test_run import calling, overrides, project_of
 
 
