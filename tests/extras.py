@@ -51,8 +51,9 @@ verify: contains
 """
 TRAIN = """
 exp_id: tiny
-data: {practice_dataset_name: mine}
-evaluation: {verify: contains, data: {dataset: mine}}
+data: {practice_dataset_name: mine-train}
+practice: {select_dataset: mine-select}
+evaluation: {verify: contains, data: {dataset: mine-test}}
 train:
   model: ./tiny
   prompts_per_step: 2
@@ -97,7 +98,8 @@ def _works(name: str) -> bool:
         settings = {"UTU_LLM_MODEL": "sim", **inherited, **services}
         first = ("data", "upload", "mine.jsonl", "--name", "mine")
         plays = ("eval", "--config", "practice.yaml", "--exp-id", "mine", "--dataset", "mine")
-        for words in (("init", "."), first, (*plays, "--limit", "2"), COMMANDS[name]):
+        split = ("data", "split", "mine", "--into", "train=0.8,select=0.1,test=0.1")
+        for words in (("init", "."), first, split, (*plays, "--limit", "2"), COMMANDS[name]):
             typed = [str(env / "bin/grpo-practice"), *words]
             done = subprocess.run(typed, cwd=work, env=settings, text=True, capture_output=True)
             if done.returncode:
