@@ -110,6 +110,12 @@ def test_questions_that_begin_alike_and_have_no_cluster_are_told(
         assert told == (said and name == "unnamed"), ran.out
 
 
+def test_a_column_of_clusters_that_is_empty_is_told(gp: Gp) -> None:
+    Path("rows.csv").write_text("question,answer,theme\n1+1?,2,sums\n2+2?,4,\n")
+    ran = gp("data", "upload", "rows.csv", "--name", "rows", "--map", "cluster=theme")
+    assert "1 of 2 rows have nothing in 'theme', and so no cluster" in ran.out
+
+
 def test_other_rows_under_the_same_name_need_replace(gp: Gp, file: str, tmp_path: Path) -> None:
     gp("data", "upload", file, "--name", "d", "--map", "question=problem")
     other = tmp_path / "other.csv"

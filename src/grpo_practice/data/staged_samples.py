@@ -97,6 +97,11 @@ class StagedSamples:
         found = self._query("SELECT EXISTS (SELECT 1 FROM rows WHERE answer IS NOT NULL)")
         return bool(found.fetchone()[0])
 
+    def unclustered(self) -> int:
+        """Count the samples without a cluster."""
+        found = self._query("SELECT count(*) FROM rows WHERE cluster IS NULL")
+        return int(found.fetchone()[0])
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield each sample as a row of the store's table `samples`."""
         return chain.from_iterable(self.batches())

@@ -99,7 +99,9 @@ class Datasets:
                 )
             if options.get("skip_bad") and not options.get("no_answers"):
                 found = leave_unusable_out(staged, found, verify)
-            found.notes.extend(families_notes(staged))
+            found.notes.extend(
+                families_notes(staged, (options.get("mapping") or {}).get("cluster"))
+            )
             upload = Upload(name, origin, if_exists, options.get("dedup", False), verify)
             return self._add(upload, staged, found)
 

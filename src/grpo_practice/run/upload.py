@@ -121,8 +121,13 @@ def leave_unusable_out(staged: StagedSamples, read: ReadNotes, verify: str | Non
     return ReadNotes([*read.notes, note], read.skipped + len(named))
 
 
-def families_notes(staged: StagedSamples) -> list[str]:
-    """Return a note if questions seem to form families that are not marked by `cluster`."""
+def families_notes(staged: StagedSamples, column: str | None) -> list[str]:
+    """Return notes if questions lack a cluster, whose column is given, or seem to form families."""
+    if column is not None and (empty := staged.unclustered()):
+        return [
+            f"{empty:,} of {len(staged):,} rows have nothing in {column!r}, and so no cluster:"
+            " a split may put related questions into different parts"
+        ]
     alike, beginnings = staged.alike(BEGINNING)
     if beginnings < FAMILIES or alike < SHARE * len(staged):
         return []
