@@ -49,7 +49,7 @@ def test_each_experience_has_a_row_and_the_run_no_score(measurable: Gp) -> None:
     listed = measurable("runs", "list").out
     (line,) = [line for line in listed.splitlines() if line.startswith("demo/effect/L")]
     cells = re.split(r" {2,}", line)
-    assert (cells[1], cells[3:5], cells[-1]) == ("-", ["done", "effect"], "5 of 5")
+    assert (cells[1], cells[3:6], cells[-1]) == ("-", ["-", "done", "effect"], "5 of 5")
     document = measurable("runs", "list", "--json").document
     (run,) = [run for run in document["runs"] if run["purpose"] == "effect"]
     assert run["score"] is None
