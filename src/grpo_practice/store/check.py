@@ -19,6 +19,7 @@ from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
 from grpo_practice.store.shape import LATER_LINKS, ancestor_faults, objects, schema_faults
 from grpo_practice.store.stored_values import label_faults, number_faults, value_faults
+from grpo_practice.store.table_graph import references, tables
 from grpo_practice.store.typed_rows import CHECK_HINT
 
 MOST = 20
@@ -141,6 +142,26 @@ def _references(db: sqlite3.Connection) -> Iterator[str | None]:
          UNION ALL SELECT 'operation ' || op_id || ' was merged from a missing operation'
           FROM operations, json_each(from_ops) WHERE value NOT IN (SELECT op_id FROM operations)"""
     yield from (wrong for (wrong,) in db.execute(stray))
+
+
+_ACROSS = (
+    *("runs.parent_run_id", "branches.library_id", "branches.rebinds", "steps.played_by"),
+    *("libraries.parent_id", "experiences.origin_id"),
+    *("calls.invocation_id", "failures.invocation_id"),
+)
+"""Columns that may name a row of another run; `delete_run` knows them."""
+
+
+def _runs_apart(db: sqlite3.Connection) -> Iterator[str | None]:
+    """Check that runs name no rows of each other that would keep a run from being deleted."""
+    for column, key, sql in references(tables(db), "main"):
+        if column not in _ACROSS:
+            text = f"SELECT run, other FROM ({sql}) WHERE run <> other"
+            if key == "library_id":  # a run also uses the library that it began with
+                text += """ AND NOT EXISTS (SELECT 1 FROM branches b
+                    WHERE b.run_id = run AND b.library_id = id)"""
+            found = db.execute(f"{text} LIMIT 1").fetchone()
+            yield f"{column} of run {found[0]} belongs to run {found[1]}" if found else None
 
 
 def _circles(db: sqlite3.Connection) -> Iterator[str | None]:
@@ -344,6 +365,7 @@ _CHECKERS: dict[str, Checker] = {
     "ids and counts": number_faults,
     "labels and identities of runs": label_faults,
     "references in a circle": _circles,
+    "references between runs": _runs_apart,
     "texts": _texts,
     "datasets": _datasets,
     "runs": _runs,

@@ -5,7 +5,7 @@ Columns with ids or names in another form are listed.
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo_practice.store.migrate import our_tables
@@ -135,3 +135,40 @@ def _table(
     owner = next((c for c in ("run_id", "branch_id") if c in ids), first)
     key = keys.get(name)
     return Table(name, tuple(columns), key, ids, None if name in SHARED else owner)
+
+
+def by_key(found: Mapping[str, Table]) -> dict[str, Table]:
+    """Return key → its table, without that of texts."""
+    return {table.key: table for table in found.values() if table.key and table.name != "texts"}
+
+
+def owned(found: Mapping[str, Table]) -> list[Table]:
+    """Return the tables that are copied and whose rows belong to runs."""
+    of_key = by_key(found)
+    tables = [table for table in found.values() if table.name not in NOT_COPIED]
+    return [table for table in tables if table.owner and of_key[table.ids[table.owner]].owner]
+
+
+def references(found: Mapping[str, Table], schema: str) -> Iterator[tuple[str, str, str]]:
+    """Yield `table.column`, key and SQL for each column of a run that names rows of any run.
+
+    The SQL returns `run`, `other` and `id`: the run of a row, that of the named row, and its id.
+    """
+    of_key = by_key(found)
+
+    def run(table: Table, row: str) -> str:
+        if table.owner == "run_id":
+            return f"{row}.run_id"
+        above, inner = of_key[table.ids[str(table.owner)]], f"{row}_"
+        return (
+            f"(SELECT {run(above, inner)} FROM {schema}.{above.name} {inner}"
+            f" WHERE {inner}.{above.key} = {row}.{table.owner})"
+        )
+
+    for table in owned(found):
+        for column, key in table.ids.items():
+            to = of_key.get(key)
+            if to is not None and to.owner and column not in (table.key, table.owner):
+                sql = f"""SELECT {run(table, "s")} AS run, {run(to, "t")} AS other, t.{key} AS id
+                  FROM {schema}.{table.name} s JOIN {schema}.{to.name} t ON t.{key} = s.{column}"""
+                yield f"{table.name}.{column}", key, sql

@@ -24,6 +24,9 @@ from grpo_practice.store.table_graph import (
     RESPACED,
     TRANSLATED,
     Table,
+    by_key,
+    owned,
+    references,
     tables,
 )
 
@@ -103,13 +106,8 @@ class _Transfer:
 
     def __init__(self, db: sqlite3.Connection, values: Mapping[str, object]) -> None:
         self.db, self.tables, self.values = db, tables(db), {"now": now(), **values}
-        self.of_key = {t.key: t for t in self.tables.values() if t.key and t.name != "texts"}
-        self.owned = [
-            table
-            for table in self.tables.values()
-            if table.owner and table.name not in NOT_COPIED
-            if self.of_key[table.ids[table.owner]].owner
-        ]
+        self.of_key = by_key(self.tables)
+        self.owned = owned(self.tables)
         self.exp_ids = self._pairs("SELECT run_id, exp_id FROM src.runs ORDER BY rowid")
 
     def move(self, wanted: Sequence[str], names: Mapping[str, str]) -> Moved:
@@ -162,28 +160,10 @@ class _Transfer:
     def _needs(self) -> dict[str, set[str]]:
         """Return run → the runs that its rows refer to."""
         needs = dict[str, set[str]]()
-        for table in self.owned:
-            for column, key in table.ids.items():
-                to = self.of_key.get(key)
-                if to is None or to.owner is None or column in (table.key, table.owner):
-                    continue
-                pairs = self._all(
-                    f"""SELECT DISTINCT {self._run(table, "s")}, {self._run(to, "t")}
-                          FROM src.{table.name} s JOIN src.{to.name} t ON t.{key} = s.{column}"""
-                )
-                for run, other in pairs:
-                    needs.setdefault(run, set()).add(other)
+        for _, _, sql in references(self.tables, "src"):
+            for run, other in self._all(f"SELECT DISTINCT run, other FROM ({sql})"):
+                needs.setdefault(run, set()).add(other)
         return needs
-
-    def _run(self, table: Table, row: str) -> str:
-        """Return SQL of the run that a row of the source belongs to."""
-        if table.owner == "run_id":
-            return f"{row}.run_id"
-        above, inner = self.of_key[table.ids[str(table.owner)]], f"{row}_"
-        return (
-            f"(SELECT {self._run(above, inner)} FROM src.{above.name} {inner}"
-            f" WHERE {inner}.{above.key} = {row}.{table.owner})"
-        )
 
     # What is here already
 
