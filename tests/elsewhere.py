@@ -60,7 +60,7 @@ name = sysconfig._get_sysconfigdata_name()
 sysconfig._get_sysconfigdata_name = lambda: name
 sys.platform = "darwin"
 proxies = sys.modules["_scproxy"] = types.ModuleType("_scproxy")
-proxies._get_proxies = proxies._get_proxy_settings = dict
+proxies._get_proxies, proxies._get_proxy_settings = dict, lambda: {"exclude_simple": False}
 class Library(ctypes.CDLL):
     def __getattr__(self, name):
         if name == "prctl":

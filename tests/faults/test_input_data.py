@@ -43,7 +43,10 @@ def refused(ran: Ran, *said: str, code: int = 4) -> None:
         ('{"question": "x", "answer": 1e999}', "too large a number"),
         ('{"question": "x", "answer": ' + "9" * 5_000 + "}", "not valid JSON"),
         ('{"question": "x", "meta": ' + "[" * 99_999 + "]" * 99_999 + "}", "nested too deeply"),
-        ('{"question": "x", "meta": {"k": ' + "[" * 900 + "]" * 900 + "}}", "nested too deeply"),
+        (
+            '{"question": "x", "meta": {"k": ' + "[" * 2_000 + "]" * 2_000 + "}}",
+            "nested too deeply",
+        ),
         ('["x", 1]', "the row is a JSON list"),
     ],
 )

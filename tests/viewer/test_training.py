@@ -117,15 +117,15 @@ def hostile(database: Path) -> Path:
     text = f"train: {{model: {HOSTILE!r}}}".replace("\x00", "").replace("\x1b", "")
     with closing(sqlite3.connect(database)) as db, db:
         for sql in (
-            "UPDATE samples SET question = ? || sample_id, answer = json_quote(?)",
-            "UPDATE rollout_bodies SET response = ?1 || ?2",
-            "UPDATE rollouts SET head = ?, error = ? WHERE attempt = 2",
-            "UPDATE checkpoints SET path = ?1 || ?2",
-            "UPDATE verdicts SET extracted = ?, critique = ?",
-            "UPDATE groups SET reason = ?1 || ?2",
-            "UPDATE invocations SET command = ?1 || ?2",
+            "UPDATE samples SET question = :text || sample_id, answer = json_quote(:text)",
+            "UPDATE rollout_bodies SET response = :text || :text",
+            "UPDATE rollouts SET head = :text, error = :text WHERE attempt = 2",
+            "UPDATE checkpoints SET path = :text || :text",
+            "UPDATE verdicts SET extracted = :text, critique = :text",
+            "UPDATE groups SET reason = :text || :text",
+            "UPDATE invocations SET command = :text || :text",
         ):
-            assert db.execute(sql, (HOSTILE, HOSTILE)).rowcount, sql
+            assert db.execute(sql, {"text": HOSTILE}).rowcount, sql
         db.execute("UPDATE updates SET loss = 9e999, entropy = -9e999, learning_rate = 1e308")
         db.execute("UPDATE updates SET grad_norm = 9e999, seconds = 9e999 WHERE step = 1")
         db.execute("INSERT INTO texts VALUES (?, ?)", (text_sha(text), text))

@@ -104,18 +104,18 @@ async def test_nothing_that_is_stored_acts(project: Project) -> None:
     texts = " ".join(HOSTILE)
     with closing(sqlite3.connect(project.db)) as db, db:
         for sql in (
-            "UPDATE samples SET question = ? || sample_id, answer = json_quote(?)",
-            "UPDATE rollout_bodies SET response = ?1 || ?2",
-            "UPDATE rollouts SET head = ?, error = ?, outcome = 'error', reason = 'agent'"
+            "UPDATE samples SET question = :text || sample_id, answer = json_quote(:text)",
+            "UPDATE rollout_bodies SET response = :text || :text",
+            "UPDATE rollouts SET head = :text, error = :text, outcome = 'error', reason = 'agent'"
             " WHERE attempt = 2",
-            "UPDATE experience_texts SET text = ?1 || ?2",
-            "UPDATE lessons SET text = ?1 || ?2",
-            "UPDATE verdicts SET extracted = ?, critique = ?",
-            "UPDATE datasets SET name = ?1 || dataset_id || ?2",
-            "UPDATE calls SET name = ?1 || substr(?2, 1, 0)",
-            "UPDATE call_sums SET name = ?1 || substr(?2, 1, 0) || name",
+            "UPDATE experience_texts SET text = :text || :text",
+            "UPDATE lessons SET text = :text || :text",
+            "UPDATE verdicts SET extracted = :text, critique = :text",
+            "UPDATE datasets SET name = :text || dataset_id || :text",
+            "UPDATE calls SET name = :text || substr(:text, 1, 0)",
+            "UPDATE call_sums SET name = :text || substr(:text, 1, 0) || name",
         ):
-            db.execute(sql, (texts, texts))
+            db.execute(sql, {"text": texts})
     text = report(project, "toy", "toy/eval")
     page = Page(text)
     harmless = {"html", "head", "meta", "style", "title", "body", "a", "main", "section", "h1"}
