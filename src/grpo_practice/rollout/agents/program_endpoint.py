@@ -10,8 +10,6 @@ from grpo_practice.core.errors import AgentError
 from grpo_practice.rollout.agents.program_context import ProgramContext
 
 _LIMIT_S = 10.0
-_direct = build_opener(ProxyHandler({}))
-"""Opener that ignores the environment's proxies, which programs do not receive either."""
 
 
 def begin(context: ProgramContext) -> None:
@@ -35,7 +33,9 @@ def reach(base_url: str, api_key: str, model: str) -> float:
     start = perf_counter()
     request = Request(f"{base_url}/models", headers={"Authorization": f"Bearer {api_key}"})
     try:
-        with _direct.open(request, timeout=_LIMIT_S) as answer:
+        # Without the environment's proxies, which programs do not receive either. Made for each
+        # call, because an opener reads the trusted certificates when it is made (Python 3.12).
+        with build_opener(ProxyHandler({})).open(request, timeout=_LIMIT_S) as answer:
             # Bounded, since any server may listen at the address.
             told = json.loads(answer.read(1_000_000))
         found = [row["id"] for row in told["data"]]
