@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -103,9 +103,10 @@ def _get(client: httpx.Client, path: str) -> float:
 
 
 def _forget(database: Path) -> None:
-    """Ask the kernel to drop the database from its cache."""
+    """Ask the kernel to drop the database from its cache, if it can be asked (Linux)."""
+    advise: Callable[..., None] = getattr(os, "posix_fadvise", lambda *_: None)
     with database.open("rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        advise(file.fileno(), 0, 0, getattr(os, "POSIX_FADV_DONTNEED", 0))
 
 
 @contextmanager
