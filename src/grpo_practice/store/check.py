@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -322,15 +322,14 @@ def _calls(db: sqlite3.Connection) -> Iterator[str | None]:
 
 def _rollouts(db: sqlite3.Connection) -> Iterator[str | None]:
     """Check that each rollout has its response, and verdicts with either a reward or an error."""
-    rows: Iterable[sqlite3.Row] = db.execute(
-        """SELECT r.rollout_id, b.rollout_id IS NULL AS empty, EXISTS (SELECT 1 FROM verdicts v
-               WHERE v.rollout_id = r.rollout_id AND ((v.reward IS NULL) = (v.error IS NULL)
-                 OR v.reward < 0 OR v.reward > 1)) AS odd
+    rows = db.execute(
+        """SELECT 'rollout ' || r.rollout_id || CASE WHEN b.rollout_id IS NULL
+               THEN ' has no response' WHEN EXISTS (SELECT 1 FROM verdicts v
+                 WHERE v.rollout_id = r.rollout_id AND ((v.reward IS NULL) = (v.error IS NULL)
+                   OR v.reward < 0 OR v.reward > 1)) THEN ' has an invalid verdict' END
              FROM rollouts r LEFT JOIN rollout_bodies b USING (rollout_id)"""
     )
-    for row in rows:
-        wrong = [*(["no response"] if row["empty"] else []), *(["an invalid verdict"] * row["odd"])]
-        yield f"rollout {row['rollout_id']} has {' and '.join(wrong)}" if wrong else None
+    yield from (wrong for (wrong,) in rows)
 
 
 def _sums(db: sqlite3.Connection) -> Iterator[str | None]:

@@ -57,67 +57,57 @@ class StepStats:
             raise ValueError("these numbers cannot go together")
 
 
-def _number(
-    text: str,
-    kind: Callable[[str], float] = float,
-    least: float = -sys.float_info.max,
-    most: float = sys.float_info.max,
-) -> float:
-    if not least <= (value := kind(text)) <= most:
-        raise ValueError(f"{text} is not a number that this program stores here")
-    return value
+def _reader(least: float, most: float, *, ints: bool) -> Callable[[str], object]:
+    """Return a function that raises ValueError for JSON with a number outside these bounds."""
+
+    def number(text: str) -> float:
+        if not least <= float(text) <= most:
+            raise ValueError(text)
+        return 0.0
+
+    whole = number if ints else int
+    return json.JSONDecoder(parse_int=whole, parse_float=number, parse_constant=number).decode
 
 
-_READ = json.JSONDecoder(parse_constant=_number, parse_float=_number).decode
-_READ_NUMBERS = json.JSONDecoder(
-    parse_constant=_number,
-    parse_int=partial(_number, kind=int, least=0, most=MOST),
-    parse_float=partial(_number, least=0, most=MOST),
-).decode
-
-
-def _types() -> dict[str, tuple["TypeAdapter[Any]", Callable[[str], Any]]]:
-    """Return JSON column → the type of its values, and the reader of its numbers."""
+def _checks() -> dict[str, Callable[[str], object]]:
+    """Return JSON column → a function that raises ValueError for a text of the wrong shape."""
     from pydantic import StringConstraints, TypeAdapter  # takes 0.1 s
 
-    free: dict[str, Any] = {
-        "answer": Answer,
-        "domains": list[str],
-        "identity": dict[str, Any],
-        "left_out": list[str],
-        "meta": dict[str, Any],
-        "prompts": dict[str, Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]],
-        "spec": dict[str, Any],
+    finite = _reader(-sys.float_info.max, sys.float_info.max, ints=False)
+    counts = _reader(0, MOST, ints=True)
+    sha = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+    kinds: dict[str, tuple[Any, Callable[[str], object]]] = {
+        **dict.fromkeys(("identity", "meta", "spec"), (dict[str, Any], finite)),
+        **dict.fromkeys(("domains", "left_out"), (list[str], finite)),
+        "answer": (Answer, finite),
+        "prompts": (dict[str, sha], finite),
+        "from_ops": (list[int], counts),
+        "parts": (list[Part], counts),
+        "plan": (get_type_hints(PlannedStep)["slots"], counts),
+        "stats": (StepStats, counts),
+        "sums": (Sums, counts),
     }
-    counting: dict[str, Any] = {
-        "from_ops": list[int],
-        "parts": list[Part],
-        "plan": get_type_hints(PlannedStep)["slots"],
-        "stats": StepStats,
-        "sums": Sums,
-    }
-    return {name: (TypeAdapter(kind), _READ) for name, kind in free.items()} | {
-        name: (TypeAdapter(kind), _READ_NUMBERS) for name, kind in counting.items()
-    }
+
+    def check(of: "TypeAdapter[Any]", read: Callable[[str], object], text: str) -> None:
+        read(text)
+        of.validate_json(text, strict=True)
+
+    return {name: partial(check, TypeAdapter(of), read) for name, (of, read) in kinds.items()}
 
 
 def value_faults(db: sqlite3.Connection) -> Iterator[str | None]:
     """Yield None or a fault for each text stored as a time or as JSON."""
-    types = _types()
+    checks = _checks()
     for table, column, declared, _ in our_columns(db):
-        if declared == "TEXT" and (column in types or column.endswith("_at")):
-            rows = db.execute(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL")
-            for (stored,) in rows:
-                try:
-                    if column in types:
-                        kind, read = types[column]
-                        read(stored)
-                        kind.validate_json(stored, strict=True)
-                    else:
-                        datetime.fromisoformat(stored)
-                    yield None
-                except (ValueError, RecursionError):
-                    yield f"{table}.{column} cannot be read: {brief(stored, 40)}"
+        check = datetime.fromisoformat if column.endswith("_at") else checks.get(column)
+        if check is None or declared != "TEXT":
+            continue
+        for (text,) in db.execute(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL"):
+            try:
+                check(text)
+                yield None
+            except (ValueError, RecursionError):
+                yield f"{table}.{column} cannot be read: {brief(text, 40)}"
 
 
 def number_faults(db: sqlite3.Connection) -> Iterator[str | None]:
@@ -132,22 +122,22 @@ def number_faults(db: sqlite3.Connection) -> Iterator[str | None]:
             found = db.execute(f"SELECT {column} FROM {table} {where} LIMIT 1").fetchone()
             yield f"{table}.{column} cannot be {found[0]}" if found else None
     rows = db.execute(
-        """SELECT (scored > 0) = (mean_reward NOTNULL) AND scored <= planned
-             AND coalesce(mean_reward, 0) BETWEEN 0 AND 1 FROM groups"""
+        """SELECT iif((scored > 0) = (mean_reward NOTNULL) AND scored <= planned
+             AND coalesce(mean_reward, 0) BETWEEN 0 AND 1, NULL,
+             'the numbers of a group do not go together') FROM groups"""
     )
-    for (right,) in rows:
-        yield None if right else "the numbers of a group do not go together"
+    yield from (fault for (fault,) in rows)
 
 
 def label_faults(db: sqlite3.Connection) -> Iterator[str | None]:
     """Yield None or a fault for the keys and the labels of each run."""
-    for row in db.execute("SELECT run_id, arm, arm_change, tags, note FROM runs"):
-        run, fault = brief(row["run_id"], 80), None
+    labels = db.execute("SELECT run_id, arm, arm_change, tags, note FROM runs")
+    for run, arm, arm_change, tags, note in labels:
         try:
-            check_labels(RunLabels(row[1], row[2], row[3].split(), row[4]))
+            check_labels(RunLabels(arm, arm_change, tags.split(), note))
+            yield None
         except ConfigError as e:
-            fault = f"the labels of run {run} are not allowed: {e}"
-        yield fault
+            yield f"the labels of run {brief(run, 80)} are not allowed: {e}"
     rows = db.execute(
         """SELECT run_id, kind, identity,
              kind <> 'recorded' AND b.dataset_id + b.verifier_id + b.k IS NULL AS lacks
@@ -156,5 +146,5 @@ def label_faults(db: sqlite3.Connection) -> Iterator[str | None]:
     for row in rows:
         wrong = key_faults(json.loads(row["identity"]), row["kind"])
         wrong += ["its dataset, verify function or k is missing"] * row["lacks"]
-        fault = f"the branch of run {row['run_id']} cannot be read: {', '.join(wrong)}"
-        yield fault if wrong else None
+        where = f"the branch of run {row['run_id']} cannot be read: "
+        yield where + ", ".join(wrong) if wrong else None
