@@ -21,6 +21,7 @@ NAMES = (
     "learning",
     "teaching",
     "choosing",
+    "recorded",
     "hostile",
     "growth",
     "big_store",

@@ -21,7 +21,7 @@ PLAIN = {
     " teachable unanswered",
     "rollouts": "attempt cost_micro error finished_at head left_out model_ms outcome reason seed"
     " slot step strikes tokens_cached tokens_in tokens_out tokens_reasoning tool_calls turns",
-    "rollout_bodies": "response",
+    "rollout_bodies": "response messages",
     "verdicts": "critique error extracted reason reward",
     "calls": "answered_by attempt cost_micro created_at finish name nth price request_hash role"
     " seconds seeded slot stage step tokens_cached tokens_in tokens_out tokens_reasoning tries turn"

@@ -14,8 +14,8 @@ FEW = 10
 _OF_GROUP = {
     "What to run": (
         *("--config", "--agent", "--model", "--base-url", "--dataset", "--verify"),
-        *("--exp-id", "--pass-k", "--limit", "--epochs", "--batch-size", "--grpo-n"),
-        *("--truncate", "--from", "--arms", "--step", "--set"),
+        *("--exp-id", "--pass-k", "--limit", "--attempts", "--epochs", "--batch-size"),
+        *("--grpo-n", "--truncate", "--from", "--arms", "--step", "--set"),
     ),
     "Rows": (
         *("--from-run", "--map", "--shape", "--format", "--delimiter", "--split", "--revision"),

@@ -71,7 +71,7 @@ class StagedSamples:
 
     def add(self, sample: Sample, place: str = "") -> None:
         """Append a sample; `place` is its position in the source."""
-        self._waiting.append((_key(sample.question), place, *_columns(sample)))
+        self._waiting.append((_key(sample.question), place, *columns_of(sample)))
         if len(self._waiting) >= ROWS_IN_MEMORY:
             self._write()
 
@@ -200,7 +200,7 @@ class StagedSamples:
         self._query("DELETE FROM rows WHERE key IN (SELECT key FROM held)")
 
 
-def _columns(sample: Sample) -> tuple[Any, ...]:
+def columns_of(sample: Sample) -> tuple[Any, ...]:
     """Return the values of `COLUMNS`."""
     return (
         bytes.fromhex(sample.sha),

@@ -39,6 +39,8 @@ class Practice:
     """Check that the agent sends its system prompt; None if the agent is allowed to omit it."""
     guard: LazyGuard | None = None
     """Check that no experience reveals an answer; None if `answer_guard` is off."""
+    recorded: Library | None = None
+    """Empty library, if the attempts were recorded before the run; None plays attempts."""
     pilot: int | None = None
     """Number of groups of the next step that a pilot plays, without closing the step; None plays
     all steps.
@@ -46,5 +48,7 @@ class Practice:
 
     def early(self, groups: int) -> int:
         """Return how many of a step's groups are played with the library of the previous step."""
+        if self.recorded is not None:
+            return 0
         # 0.29 * 100 is 28.999…: without the small addition, a group would be lost.
         return int(self.settings.overlap * groups + 1e-9)

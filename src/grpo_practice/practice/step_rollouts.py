@@ -1,7 +1,7 @@
 """Plays the groups of a step; some may begin early."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -50,6 +50,8 @@ class StepRollouts:
         """Library that all but the early groups are played with; None until the step is opened."""
         self._trial: Sequence[str] = ()
         self._systems = dict[tuple[int, frozenset[str]], SystemPrompt]()
+        self._stored: Mapping[tuple[int, int], tuple[int, Rollout]] = {}
+        """Recorded attempts by slot and number, each with the ID of its row."""
         self._jobs = self._group_jobs()
         self._begun = set[int]()
         """Slots of the early groups that began before the step was opened."""
@@ -66,6 +68,8 @@ class StepRollouts:
 
     def library_of(self, slot: int) -> Library:
         """Return the library that a group is played with."""
+        if self._job.recorded is not None:
+            return self._job.recorded
         # Decide by slot, even if there was no time to begin early, because the library that a group
         # is played with must follow from the plan, not from timing.
         library = self._before if slot < self._early else self._library
@@ -74,7 +78,8 @@ class StepRollouts:
 
     def left_out(self, slot: int, attempt: int) -> frozenset[str]:
         """Return the experiences on trial that an attempt is not shown."""
-        if slot < self._early:  # it may begin before the step knows what is on trial
+        # An early group may begin before the step knows what is on trial.
+        if slot < self._early or self._job.recorded is not None:
             return frozenset()
         plan = self.row.plan
         place = (plan.step, slot, attempt)
@@ -151,6 +156,9 @@ class StepRollouts:
         # Before the step is opened, nothing waits for this attempt, so its requests have lower
         # priority.
         player = self._job.later if self._library is None else self._job.player
+        if self._job.recorded is not None:
+            stored = self._stored[key.slot, key.attempt]
+            return await self._attempts.score_again(key, player, *stored)
         library, gone = self.library_of(key.slot), self.left_out(key.slot, key.attempt)
         system = self._systems.get((library.id, gone))
         if system is None:
@@ -167,6 +175,7 @@ class StepRollouts:
     def _group_jobs(self) -> list[GroupJob]:
         branch, plan = self._job.branch, self.row.plan
         stored = self._job.store.read(rollouts.stored, branch, self.row, transcripts=True)
+        self._stored = stored if self._job.recorded is not None else {}
         return [
             GroupJob(
                 branch.id,

@@ -10,6 +10,7 @@ from grpo_practice.core.types import QUARANTINE, QuarantineRule, RefusedRule, Te
 from grpo_practice.reports.answer_findings import no_answer
 from grpo_practice.store.distillation import HARMLESS, added
 from grpo_practice.store.distillation import Distillation as Distillation
+from grpo_practice.store.identity import ATTEMPTS_SHA
 from grpo_practice.store.records import StepRow as StepRow
 
 MANY = 5
@@ -135,6 +136,21 @@ def learning_findings(
     if found or no_answer(run, outcomes, map(_mean, rows)) or not all(row.closed for row in rows):
         return found
     return _nothing_learnt(run, rows, asked_all=asked_all, held=held)
+
+
+def recorded_finding(identity: Mapping[str, Any]) -> list[Finding]:
+    """Return the limit of a run that learnt from recorded attempts; [] for any other run."""
+    if ATTEMPTS_SHA not in identity:
+        return []
+    return [
+        warning(
+            "recorded",
+            "no recorded attempt used the library, so rewards say nothing about its experiences;"
+            " and whoever recorded the attempts chose them",
+            "measure the library on questions that are not among the recorded ones:"
+            " eval --arms none,full",
+        )
+    ]
 
 
 def _mean(row: StepRow) -> float | None:

@@ -14,10 +14,11 @@ from grpo_practice.core.text import count, folded
 from grpo_practice.reports.answer_findings import SOME
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.compared import extracts
-from grpo_practice.reports.learning_findings import counted_steps, spoken
+from grpo_practice.reports.learning_findings import counted_steps, recorded_finding, spoken
 from grpo_practice.reports.stored_runs import run_report
 from grpo_practice.store import Store, branches, datasets, trained_steps
 from grpo_practice.store.distillation import HARMLESS, Distillation
+from grpo_practice.store.identity import ATTEMPTS_SHA
 from grpo_practice.store.queries import arms, obstacles, run_health, runs
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import questions_of
@@ -91,6 +92,7 @@ def diagnose(store: Store, name: str) -> RunDiagnosis:
     if run.kind == "practice":
         found = [*_sampling(store, run, branch), *found]
         found += [*_texts(run, report.steps), *_library(store, run, report.steps)]
+        found += recorded_finding(branch.identity)
     found += _questions(store, run, branch)
     return RunDiagnosis(name, run.simulated, found)
 
@@ -164,7 +166,7 @@ def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     if run.kind == "train":
         longer = "look at some: longer answers take more time and are cut off more often"
         show = f"grpo-practice rollouts list {name}"
-    if extracts(branch, totals):
+    if extracts(branch, totals) and ATTEMPTS_SHA not in branch.identity:
         yield counted(
             "no answer read",
             (totals.unread, totals.scored),

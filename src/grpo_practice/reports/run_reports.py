@@ -21,7 +21,11 @@ from grpo_practice.reports.before_after import When, before_after
 from grpo_practice.reports.compared import gain_of
 from grpo_practice.reports.conclusion import Conclusion
 from grpo_practice.reports.known_scores import KnownScore, measured
-from grpo_practice.reports.learning_findings import distillation_of, learning_findings
+from grpo_practice.reports.learning_findings import (
+    distillation_of,
+    learning_findings,
+    recorded_finding,
+)
 from grpo_practice.store import Store, datasets, libraries, steps
 from grpo_practice.store.distillation import Distillation
 from grpo_practice.store.queries import run_health, scores
@@ -245,7 +249,7 @@ class PracticeReport(EndReport):
         means = [(row.stats or {}).get("mean_reward") for row in self.steps]
         limit = LIMITS["practice"]
         answers = answer_findings(self.run, self.outcomes, means, self.health, limit)
-        return noteworthy([*found, *answers])
+        return noteworthy([*found, *answers, *recorded_finding(self.branch.identity)])
 
     @property
     def distillation(self) -> Distillation | None:

@@ -114,6 +114,8 @@ def practice_config(
             "there is no run to resume: name a config with --config",
             hint="`grpo-practice init my-task` writes a config to start from",
         )
+    if began and request.attempts is None:  # a run that learnt from recorded attempts goes on live
+        overrides.insert(0, ("practice.attempts", None))
     loaded = load_practice(stored, overrides, env)
     config, name = loaded.config, loaded.config.exp_id
     agent, dataset = config.evaluation.agent.agent.name, config.data.practice_dataset_name

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from grpo_practice.config import Loaded
-from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.core.events import RunStarted
@@ -36,17 +35,24 @@ from grpo_practice.run.preflight import (
     check_models,
     check_plan,
     check_texts,
-    dataset_of,
+    practice_data,
     scorable,
     session_of,
     verify_function,
 )
+from grpo_practice.run.recorded import RecordedAttempts, recorded_attempts
 from grpo_practice.run.requests.runs import PracticeRequest
 from grpo_practice.run.session import OpenRun, PilotOverError, Session
-from grpo_practice.run.specs import EvalTarget, configured_prompts, practice_spec, teacher_context
+from grpo_practice.run.specs import (
+    EvalTarget,
+    at_practice,
+    configured_prompts,
+    practice_spec,
+    teacher_context,
+)
 from grpo_practice.store import branches, datasets
+from grpo_practice.store.identity import ATTEMPTS_SHA, diff
 from grpo_practice.store.identity import METHOD as METHOD_KEY
-from grpo_practice.store.identity import diff
 from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, Purpose, RunSpec, StepRow
 from grpo_practice.store.run_names import eval_name
@@ -76,6 +82,8 @@ class PracticeJob:
     """Evaluation that chooses the best step; None unless `select_dataset` is set."""
     start_name: str = ""
     """Option that specified the start library, as typed."""
+    recorded: RecordedAttempts | None = None
+    """Attempts that already exist; None plays attempts."""
     pilot: int | None = None
     """Maximum number of groups to play now, as a pilot that leaves the next step open."""
 
@@ -105,10 +113,8 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     if objects.agent is None and not session.only_looks:
         check_own(config.evaluation.agent, folder)
     verify = verify_function(session, objects.verify, config.evaluation.verify, folder)
-    dataset = dataset_of(session, config.data.practice_dataset_name, folder)
-    ids, notice = scorable(session.store, dataset, verify, settings)
-    if notice:
-        session.notice(notice)
+    recorded = recorded_attempts(session, config, folder, verify)
+    dataset, ids = recorded.questions if recorded else practice_data(session, loaded, verify)
     check_models(config)
     # A resumed run keeps its library, and need not be told again where it came from.
     if start is None:
@@ -118,8 +124,10 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     agent = objects.agent
     sha = sha_of(config.evaluation.agent, folder) if agent is None else agent.sha
     spec = practice_spec(loaded, sha, verify, dataset, prompts, start)
+    if recorded is not None:
+        spec = replace(spec, identity={**spec.identity, ATTEMPTS_SHA: recorded.staged.sha})
     job = PracticeJob(session, loaded, spec, dataset, ids, verify, start, agent)
-    job = replace(job, start_name=start_option(request.start))
+    job = replace(job, start_name=start_option(request.start), recorded=recorded)
     tests, selects = None, None
     if settings.do_eval:
         tested, limit = config.evaluation.data.dataset, settings.eval_data_truncate
@@ -207,6 +215,8 @@ async def _run(job: PracticeJob) -> "PracticeReport":
 
 def _begun(job: PracticeJob, run: OpenRun) -> RunStarted:
     rows = run.rows
+    if job.recorded:  # before counting, because they are not played
+        job.recorded.fill(job.session.store, run.branch, rows)
     settled = job.session.store.read(scores.settled_counts, run.branch)
     done = sum(r.rollouts if r.closed else settled.get(r.plan.step, 0) for r in rows)
     first = any(not row.closed for row in rows) and needs_baseline(job, run.branch)
@@ -236,7 +246,7 @@ def planned(
         ConfigError: There is no step to play, or a stored prompt cannot be used.
     """
     store = job.session.store
-    settings, ids = job.config.practice, job.sample_ids
+    settings, ids, recorded = job.config.practice, job.sample_ids, job.recorded
     own = [row.plan for row in rows if row.branch_id == branch.id]
     played = sorted({i for plan in own for i, _ in plan.slots})
     notices = check_plan(store, branch, job.dataset, played)
@@ -248,14 +258,15 @@ def planned(
             hint="undo the change, or add --restart-step N to plan again from step N on",
         )
     # Plan with the run's original samples; rows added to the dataset since then do not count.
-    if branch.dataset_id != job.dataset.id:
+    if branch.dataset_id != job.dataset.id and recorded is None:
         planned_of = store.read(datasets.by_id, branch.dataset_id)
         ids, _ = scorable(store, planned_of, job.verify, settings)
     plan = plan_practice(
         ids,
-        epochs=settings.epochs,
+        # A second pass over the same attempts would only ask the teacher the same again.
+        epochs=1 if recorded else settings.epochs,
         batch_size=settings.batch_size,
-        attempts=settings.grpo_n,
+        attempts=recorded.counts if recorded else settings.grpo_n,
         seed=settings.seed if settings.shuffle_data else None,
         drop_last=settings.drop_last,
     )
@@ -308,6 +319,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
         run_seed=settings.seed,
         task_timeout_s=settings.task_timeout,
         function=job.agent,
+        only_scores=job.recorded is not None,
     )
     async with connections, open_player(spec, session, run, models) as (player, later):
         reply = endpoint_of(config.teacher)[0].get("max_tokens")
@@ -343,6 +355,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
             guard=LazyGuard(partial(_guard, job, run.branch)) if settings.answer_guard else None,
             page_tools=agent.page_tools,
             check=None if agent.ignores_system else SystemCheck(run.emit, session.admission.drain),
+            recorded=session.store.put_library(run.branch, Library()) if job.recorded else None,
             pilot=job.pilot,
         )
         await practise(practice, rows)
@@ -357,13 +370,6 @@ def _guard(job: PracticeJob, branch: Branch) -> "AnswerGuard":
     # On a connection of its own, because this runs in a thread while the loop uses the store's.
     answers = job.session.store.each_apart(datasets.answers, branch.dataset_id)
     return AnswerGuard(answers, "\n".join(filter(None, texts)))
-
-
-def at_practice(config: PracticeConfig) -> ModelConfig:
-    """Return the agent's model at the practice temperature; evaluation uses the configured one."""
-    model = config.student
-    warm = {"temperature": config.practice.rollout_temperature}
-    return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
 
 
 def _after_step(job: PracticeJob, branch: Branch, rows: Sequence[StepRow]) -> "AfterStep":

@@ -209,6 +209,22 @@ def scorable(
     return [i for at, i in enumerate(ids) if at not in bad], notice
 
 
+def practice_data(
+    session: Session, loaded: Loaded[PracticeConfig], verify: VerifyFunction
+) -> tuple[DatasetRow, list[int]]:
+    """Return the configured practice dataset, and its samples that can be scored.
+
+    Raises:
+        DataError: The dataset does not exist, or too many of its samples cannot be scored.
+    """
+    config = loaded.config
+    dataset = dataset_of(session, config.data.practice_dataset_name, loaded.base_dir)
+    ids, notice = scorable(session.store, dataset, verify, config.practice)
+    if notice:
+        session.notice(notice)
+    return dataset, ids
+
+
 def check_texts(texts: Mapping[str, str | None]) -> None:
     """Raise ConfigError if one of these texts, which are stored with the run, contains a secret.
 

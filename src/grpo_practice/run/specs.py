@@ -20,7 +20,12 @@ from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
 from grpo_practice.run.own_code import sha_of
 from grpo_practice.run.weights import agent_name
 from grpo_practice.store import Store
-from grpo_practice.store.identity import AGENT_SHA, LIBRARY_SHA, WEIGHTS_SHA, agent_of
+from grpo_practice.store.identity import (
+    AGENT_SHA,
+    LIBRARY_SHA,
+    WEIGHTS_SHA,
+    agent_of,
+)
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import (
     Branch,
@@ -79,6 +84,13 @@ def practice_spec(
         library=start or Library(),
         simulated=simulated(*config.models.values()),
     )
+
+
+def at_practice(config: PracticeConfig) -> ModelConfig:
+    """Return the agent's model at the practice temperature; evaluation uses the configured one."""
+    model = config.student
+    warm = {"temperature": config.practice.rollout_temperature}
+    return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
 
 
 def teacher_context(config: PracticeConfig) -> int:

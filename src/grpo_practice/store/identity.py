@@ -28,6 +28,8 @@ SHOWN = 60
 METHOD = "practice.method"
 AGENT_SHA = "agent.sha256"
 LIBRARY_SHA = "library.sha256"
+ATTEMPTS_SHA = "practice.attempts_sha256"
+"""Key of a practice run on recorded attempts; the value is their hash."""
 MODEL_SHA = "train.model_sha256"
 WEIGHTS_SHA = "weights.sha256"
 """Key of an evaluation of trained weights; the value is their hash."""
@@ -42,6 +44,7 @@ _OVERLAP, _VERIFY = "practice.overlap", "verify.name"
 _TEXTS = (
     "agent.agent.name", "agent.type", "agent.function", INSTRUCTIONS, MODEL, _VERIFY,
     "verify.sha256", POPULATION, ORIGIN, AGENT_SHA, LIBRARY_SHA, MODEL_SHA, WEIGHTS_SHA,
+    ATTEMPTS_SHA,
 )  # fmt: skip
 _TYPES: Mapping[str, type] = {**dict.fromkeys(_TEXTS, str), "agent.command": list, METHOD: int}
 """Keys that are read one by one, with the types of their values; each value may be null."""

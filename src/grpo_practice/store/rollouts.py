@@ -43,6 +43,9 @@ class Save:
     rollout: Rollout
     prompt: RolloutPrompt
     verifier_id: int
+    messages: str | None = None
+    """Messages before a recorded response, as JSON; None for a played rollout, whose calls hold
+    them."""
 
     @property
     def key(self) -> Row:
@@ -57,7 +60,8 @@ class Save:
 
 _OF_KEY = """FROM rollouts WHERE branch_id = :branch_id AND step = :step AND slot = :slot
   AND attempt = :attempt"""
-_BODY = f"""INSERT INTO rollout_bodies (rollout_id, response) SELECT rollout_id, :response {_OF_KEY}
+_BODY = f"""INSERT INTO rollout_bodies (rollout_id, response, messages)
+SELECT rollout_id, :response, :messages {_OF_KEY}
 ON CONFLICT DO UPDATE SET response = excluded.response"""
 _VERDICT_FIELDS = [field.name for value in (Verdict, Unscored) for field in fields(value)]
 """Columns of a verdict, named like the fields of its values."""
@@ -83,7 +87,8 @@ def save(db: sqlite3.Connection, saves: Sequence[Save]) -> Sequence[None]:
     changed = ", ".join(f"{c} = excluded.{c}" for c in rows[0] if c not in saves[0].key)
     insert_all(db, "rollouts", rows, more=f"ON CONFLICT DO UPDATE SET {changed}")
     # Found by the rollout's key: executemany() returns no ids, nor does an upsert that updates.
-    db.executemany(_BODY, [s.key | {"response": s.rollout.played.response} for s in saves])
+    bodies = [{"response": s.rollout.played.response, "messages": s.messages} for s in saves]
+    db.executemany(_BODY, [s.key | body for s, body in zip(saves, bodies, strict=True)])
     db.executemany(
         _VERDICT,
         [
@@ -252,7 +257,22 @@ def turns_of(
         while at is not None and at not in told:
             told[at] = turns[at]
             at = turns[at].prev_call_id
-    return list(told.values())
+    return list(told.values()) or _recorded(db, place)
+
+
+def _recorded(db: sqlite3.Connection, place: tuple[int, int, int, int]) -> list[Turn]:
+    """Return the conversation of a recorded attempt as one turn; [] for any other rollout."""
+    row = db.execute(
+        """SELECT messages, response FROM rollouts JOIN rollout_bodies USING (rollout_id)
+            WHERE branch_id = ? AND step = ? AND slot = ? AND attempt = ? AND messages NOT NULL""",
+        place,
+    ).fetchone()
+    if row is None:
+        return []
+    messages: list[Message] = json.loads(row["messages"])
+    if messages[-1].get("role") != "assistant":
+        messages.append({"role": "assistant", "content": row["response"]})
+    return [Turn(0, None, (0, b"", 0), messages)]
 
 
 def _turn(row: sqlite3.Row) -> Turn:

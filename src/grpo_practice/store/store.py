@@ -17,6 +17,7 @@ from grpo_practice.core.errors import (
     StoppedError,
 )
 from grpo_practice.core.types import Edit, Library, PlannedStep, Rollout, Sample, Verdict
+from grpo_practice.data.attempts import StagedAttempts
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.store import (
     branches,
@@ -25,6 +26,7 @@ from grpo_practice.store import (
     delete_run,
     invocations,
     libraries,
+    recorded_attempts,
     recorded_runs,
     rollouts,
     run_labels,
@@ -296,6 +298,10 @@ class Store(OpenStore):
         pairs = [(s.plan, s.played_by or s.branch_id) for s in source]
         self._write(lambda db: steps.play_elsewhere(db, branch, pairs))
         return self.read(steps.on_line, branch)
+
+    def fill_step(self, branch: Branch, plan: PlannedStep, staged: StagedAttempts) -> None:
+        """Store recorded attempts as the rollouts of a step; see `recorded_attempts.fill`."""
+        self._write(lambda db: recorded_attempts.fill(db, branch, plan, staged.attempts_at))
 
     async def open_step(self, branch: Branch, step: int, library_id: int | None) -> None:
         """Mark the step as open."""

@@ -209,6 +209,9 @@ class PracticeSettings(Model):
     task_timeout: Operational[float] = Field(3600.0, gt=0)
     """Timeout in seconds for a rollout's own model and tool calls; waiting for its turn does
     not count."""
+    attempts: Plan[str | None] = None
+    """Attempts to learn from instead of playing: a JSON Lines file, or a run of the database; see
+    docs/attempts.md. They take the place of the practice data, in one pass."""
     shuffle_data: bool = True
     """Whether each epoch has a new order of the samples, drawn from the seed."""
     drop_last: bool = False
@@ -334,7 +337,7 @@ class PracticeConfig(Model):
     def datasets(self) -> dict[str, str]:
         """The datasets that the config names, by purpose."""
         named = {
-            "practice": self.data.practice_dataset_name,
+            "practice": None if self.practice.attempts else self.data.practice_dataset_name,
             "selection": self.practice.select_dataset,
             **self.evaluation.datasets,
         }

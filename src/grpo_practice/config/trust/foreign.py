@@ -139,7 +139,7 @@ def programs_named(config: RunConfig) -> Iterator[Demand]:
     if config.kind == "practice":
         if is_data_file(config.data.practice_dataset_name):
             yield Demand(("data", "practice_dataset_name"), "reads a file")
-        for name in ("select_dataset", "prompts_dir"):
+        for name in ("select_dataset", "attempts", "prompts_dir"):
             value = getattr(config.practice, name)
             if value is not None and (name == "prompts_dir" or is_data_file(value)):
                 yield Demand(("practice", name), "reads a file")

@@ -1,7 +1,7 @@
 """Determines the samples of each step: a pure function, run and stored before the first call."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from grpo_practice.core.types import PlannedStep
 
@@ -11,14 +11,15 @@ def plan_practice(
     *,
     epochs: int,
     batch_size: int,
-    attempts: int,
+    attempts: int | Mapping[int, int],
     seed: int | None,
     drop_last: bool,
 ) -> list[PlannedStep]:
     """Plan every step of every epoch, numbered from 0 across epochs.
 
     Each epoch plays each sample once, in a new order determined by `seed` (None keeps the dataset's
-    order). The last batch of an epoch may be smaller; `drop_last` drops such a batch.
+    order). The last batch of an epoch may be smaller; `drop_last` drops such a batch. `attempts` is
+    the number of attempts at each question, or at all of them.
     """
     steps = list[PlannedStep]()
     for epoch in range(epochs):
@@ -30,6 +31,6 @@ def plan_practice(
             ids = order[start : start + batch_size]
             if drop_last and len(ids) < batch_size:
                 break
-            slots = tuple((i, attempts) for i in ids)
+            slots = tuple((i, attempts if isinstance(attempts, int) else attempts[i]) for i in ids)
             steps.append(PlannedStep(len(steps), epoch, batch, slots))
     return steps

@@ -15,6 +15,7 @@ from grpo_practice.data.catalog import way_to
 from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.run.doctor.tools import not_run
+from grpo_practice.run.recorded import stage_attempts
 from grpo_practice.run.specs import DEFAULT_LIMITS, configured_prompts
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import runs
@@ -25,6 +26,10 @@ from grpo_practice.verify.trial import SHOWN, tried, unusable_golds
 
 GOLDS = 20
 """Maximum number of gold answers to try, taken evenly from the whole dataset."""
+
+
+RECORDED = "recorded"
+"""Use of the questions at which attempts were recorded."""
 
 
 def samples_of(
@@ -52,6 +57,13 @@ def samples_of(
             findings.append(ok(f"{use} data", f"{name}: {count(len(found[use]), 'question')}"))
         except GrpoPracticeError as e:
             findings.append(problem(f"{use} data", e))
+    if config.kind == "practice" and (recorded := config.practice.attempts) is not None:
+        try:
+            attempts = stage_attempts(store, recorded, base_dir)
+            found[RECORDED] = held.enter_context(StagedSamples(attempts.samples()))
+            findings += [ok(f"{RECORDED} data", text) for text in attempts.notices(recorded)]
+        except GrpoPracticeError as e:
+            findings.append(problem(f"{RECORDED} data", e))
     return found, findings
 
 
@@ -140,6 +152,8 @@ def _diagnose_golds(
     most = (config.practice if config.kind == "practice" else DEFAULT_LIMITS).max_failed_share
     findings, answered = list[Finding](), 0
     for use, samples in data.items():
+        if use == RECORDED:  # a question whose attempts have rewards needs no answer
+            continue
         bad, reasons = 0, dict[int, str]()
         for at, sample in enumerate(samples):
             if why := check_gold(function, sample):

@@ -33,6 +33,7 @@ from grpo_practice.run.forecast.shares import (
 )
 from grpo_practice.run.practice_run import PracticeJob
 from grpo_practice.run.session import foreseen
+from grpo_practice.run.specs import at_practice
 from grpo_practice.store import Store, branches, datasets, libraries, steps
 from grpo_practice.store.queries import arms, looks, runs, scores, spending
 from grpo_practice.store.records import EFFECT, Branch, RunSpec, StepRow
@@ -59,6 +60,9 @@ def _of_practice(job: PracticeJob) -> Forecast:
         branch, rows = foreseen(job.session, spec, partial(practice_run.planned, job))
     open_ = [row for row in rows if not row.closed]
     share, groups = share_of(store, branch, rows, config)
+    if job.recorded is not None and open_:
+        groups = sum(row.groups for row in open_)
+        share = Range(1 - job.recorded.unknown(open_) / groups, 1.0)
     learning = _learning(store, job, branch, rows, share)
     left = _practice_calls(store, job, branch, open_, share, learning)
     left += _evaluations(job, branch, rows, learning)
@@ -196,9 +200,12 @@ def _practice_calls(
     at_once, most = settings.rollout_concurrency, _missing(store, branch, rows)
     groups, planned = sum(row.groups for row in rows), sum(row.rollouts for row in rows)
     attempts = planned / groups if groups else 0.0
+    if job.recorded is not None:  # those with a reward are not stored before the run begins
+        most = min(most, job.recorded.to_score(rows))
     played = Range(most, most)
-    student = practice_run.at_practice(config)
-    left = [StageCalls("practice", "play", student, played, at_once)]
+    to_play = Range() if job.recorded else played
+    student = at_practice(config)
+    left = [StageCalls("practice", "play", student, to_play, at_once)]
     left += [
         replace(x, part="practice")
         for x in _scored(config.evaluation, job.verify, played)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from grpo_practice.core.text import is_data_file
 from grpo_practice.run.requests.base import (
     PilotedRequest,
     RunRequest,
@@ -121,6 +122,14 @@ class PracticeRequest(PilotedRequest):
     dataset: str | None = option(
         None, "Dataset to practise on.", key="data.practice_dataset_name", stored="datasets"
     )
+    attempts: str | None = option(
+        None,
+        "Learn from attempts that already exist; play none.",
+        python="Learn from the attempts in a JSON Lines file, or of a run; play none.",
+        key="practice.attempts",
+        metavar="FILE|RUN",
+        stored="runs",
+    )
     epochs: int | None = number("Passes over the data.", key="practice.epochs")
     batch_size: int | None = number("Samples per step.", key="practice.batch_size")
     grpo_n: int | None = number("Rollouts per sample.", least=2, key="practice.grpo_n")
@@ -136,6 +145,13 @@ class PracticeRequest(PilotedRequest):
         stored="runs",
         blank=True,
     )
+
+    @override
+    def __post_init__(self) -> None:
+        PilotedRequest.__post_init__(self)
+        # A typed path belongs to this folder, but paths in a config belong to the config's folder.
+        if is_data_file(self.attempts):
+            object.__setattr__(self, "attempts", str(Path(str(self.attempts)).absolute()))
 
 
 def restart_all(request: RunRequest) -> None:

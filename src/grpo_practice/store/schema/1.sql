@@ -202,7 +202,8 @@ CREATE INDEX rollouts_sample ON rollouts (sample_id, branch_id);
 
 CREATE TABLE rollout_bodies (
   rollout_id INTEGER PRIMARY KEY REFERENCES rollouts,
-  response   TEXT NOT NULL
+  response   TEXT NOT NULL,
+  messages   TEXT                            -- JSON of those before a recorded response; NULL = calls have them
 ) STRICT;
 
 CREATE TABLE verdicts (                      -- scoring again with another verifier adds rows
