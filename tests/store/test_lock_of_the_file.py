@@ -75,12 +75,10 @@ def without_a_lock_file(path: Path) -> Path:
     return path
 
 
+of_the_file = pytest.mark.skipif(lock.OFD is None, reason="the lock is on a file beside it")
 WAYS = [
-    *(symlinked, hard_linked, moved),
-    *(
-        pytest.param(w, marks=pytest.mark.long)
-        for w in (in_a_folder_that_moved, without_a_lock_file)
-    ),
+    *(symlinked, in_a_folder_that_moved),
+    *(pytest.param(w, marks=of_the_file) for w in (hard_linked, moved, without_a_lock_file)),
 ]
 
 
@@ -155,6 +153,7 @@ def test_a_thread_of_the_same_process_is_not_called_another_process(tmp_path: Pa
     assert said == ["this process is already working on r, in another thread or task"]
 
 
+@of_the_file
 @pytest.mark.long
 def test_a_database_that_is_used_under_another_name_is_refused_before_it_is_read(
     tmp_path: Path,
