@@ -40,15 +40,16 @@ WEAKER, SHARE = Difficulty(0.4, 1.2), 0.3
 NOISES = (0.0, 0.15)
 LINES, CHARS = 100_000, 2_000
 READ = """
-import json, resource, sys, time
+import json, sys, time
 from pathlib import Path
 from grpo_practice.data.attempts import StagedAttempts, stage_lines
 begun, staged = time.monotonic(), StagedAttempts()
 stage_lines(staged, Path(sys.argv[1]))
 staged.settle(rewards=True)
-used = resource.getrusage(resource.RUSAGE_SELF)
-cpu, mib = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
-print(json.dumps([round(n, 1) for n in (time.monotonic() - begun, cpu, mib)]))
+# Not ru_maxrss, which begins with the memory of the process that started this one.
+peak = next(x for x in open("/proc/self/status") if x.startswith("VmHWM"))
+figures = (time.monotonic() - begun, time.process_time(), int(peak.split()[1]) / 1024)
+print(json.dumps([round(n, 1) for n in figures]))
 """
 """Program that reads a file, in a process of its own for its memory."""
 Line = dict[str, Any]

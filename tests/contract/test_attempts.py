@@ -60,7 +60,9 @@ async def test_a_file_of_attempts_teaches_and_nothing_is_played(project: Project
         teacher = "practice.teacher_model={model_provider: {model: sim}}"
         student = f"{AGENT}={{model: m, base_url: '{DEAD}'}}"
         file = write(project, attempts())
-        report = await project.practise(SMALL, student, teacher, attempts=file)
+        dead = {"mode": "mcp", "config": {"command": "no-such-program", "args": []}}
+        tool = f"evaluation.agent.toolkits={json.dumps({'dead': dead})}"  # would fail if opened
+        report = await project.practise(SMALL, student, teacher, tool, attempts=file)
         assert endpoint.bodies == []
     assert report.library.experiences
     assert stages(project).keys() == {"compare", "propose", "merge"}
@@ -70,10 +72,12 @@ async def test_a_file_of_attempts_teaches_and_nothing_is_played(project: Project
     assert project.wrong == []
     said = " ".join(found.sentence for found in report.findings)
     assert "no recorded attempt used the library" in said
+    checked = Workspace(project.db).diagnose("toy").findings
+    assert [one.about for one in checked if one.severity != "ok"] == ["recorded"]
     # Each attempt can be read, and its recorded reward stands.
     found = Workspace(project.db).transcripts("toy", limit=99).document()
-    texts = json.dumps(found)
-    assert all(json.dumps(line["response"])[1:-1] in texts for line in attempts())
+    told = {one["transcript"][-1]["content"] for one in found["rollouts"]}
+    assert told == {line["response"] for line in attempts()}
 
 
 async def test_rewards_move_no_experience_that_no_attempt_used(project: Project) -> None:
@@ -202,15 +206,15 @@ async def test_groups_have_names_and_a_conversation_is_read_whole(project: Proje
         ]
         return {"messages": messages, "group": group, "reward": reward}
 
-    lines = [line(g, f"{g}{n}", n % 2) for g in ("a", "b") for n in range(25)]
+    lines = [line(g, f"{g}{n}", n == 24) for g in ("a", "b") for n in range(25)]
     report = await project.practise(attempts=write(project, lines))
     assert [k for row in report.steps for _, k in row.plan.slots] == [20, 20]
     assert any("10 left out: more than 20 attempts" in text for text in project.notices)
-    assert project.query("SELECT sum(reward) FROM v_rollouts WHERE run_id = 'toy'") == [(20.0,)]
+    assert project.query("SELECT sum(reward) FROM v_rollouts WHERE run_id = 'toy'") == [(2.0,)]
     (one,) = project.query("SELECT turns, tool_calls FROM rollouts LIMIT 1")
     assert one == (2, 1)
     text = json.dumps(Workspace(project.db).transcripts("toy").document())
-    assert all(part in text for part in ("You are a.", "a clue", "look", "b19"))
+    assert all(part in text for part in ("You are a.", "a clue", "look", "b24"))
 
 
 @pytest.mark.long
@@ -267,4 +271,4 @@ async def test_doctor_warns_if_test_questions_are_among_the_recorded_ones(projec
     project.config.write_text(text)
     found = await Workspace(project.db).doctor_async(config=project.config, env={})
     sentences = [one.sentence for one in found.findings]
-    assert "2 of 2 questions are also in the evaluation data" in sentences
+    assert "2 of 12 questions are also in the recorded data" in sentences

@@ -148,14 +148,11 @@ class StagedAttempts:
         for row in found:
             yield sample_of(dict(zip(COLUMNS, row, strict=True)))
 
-    def counts(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yield the hash of each question, and its numbers of attempts with and without reward."""
-        return iter(
-            self._db.execute(
-                """SELECT q.sha256, count(reward), count(*) - count(reward) FROM questions q
-                     JOIN attempts a USING (key) GROUP BY key"""
-            )
-        )
+    def counts(self) -> Sequence[tuple[int, int]]:
+        """Return each question's number of attempts, and how many of them have no reward."""
+        counted = """SELECT count(*), count(*) - count(reward) FROM questions q
+            JOIN attempts USING (key) GROUP BY key ORDER BY q.rowid"""
+        return self._db.execute(counted).fetchall()
 
     def attempts_at(self, sample_sha: str) -> list[Recorded]:
         """Return the attempts at a question, in the order in which they were recorded."""

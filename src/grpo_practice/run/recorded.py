@@ -103,21 +103,17 @@ def recorded_attempts(
         stem = Path(name).stem if is_data_file(name) else name.replace("/", "-")
         named = f"{stem[:60]}-attempts-{staged.sha[:8]}"
         dataset, _ = store.add_dataset(named, samples, origin=f"attempts of {name}", replace=True)
-    by_sha = {sha: (scored, unscored) for sha, scored, unscored in staged.counts()}
-    found = {
-        sample.id: by_sha[bytes.fromhex(sample.sha)]
-        for sample in store.each(datasets.each, dataset.id)
-    }
-    bad = unscorable(store, dataset, verify) if any(n for _, n in found.values()) else {}
+    ids, of = store.read(datasets.sample_ids, dataset.id), staged.counts()
+    counts = {i: n for i, (n, _) in zip(ids, of, strict=True)}
+    unscored = {i: n for i, (_, n) in zip(ids, of, strict=True)}
+    bad = unscorable(store, dataset, verify) if any(unscored.values()) else {}
     # A question needs a usable answer only if an attempt at it still has to be scored.
-    gone = {i: bad[at] for at, i in enumerate(found) if at in bad and found[i][1]}
+    gone = {i: bad[at] for at, i in enumerate(ids) if at in bad and unscored[i]}
     if gone:
         session.notice(
             f"{name}: {count(len(gone), 'question')} left out: {next(iter(gone.values()))}"
         )
-    ids = [i for i in found if i not in gone][: settings.rollout_data_truncate]
-    counts = {i: sum(of) for i, of in found.items()}
-    unscored = {i: of[1] for i, of in found.items()}
+    ids = [i for i in ids if i not in gone][: settings.rollout_data_truncate]
     return RecordedAttempts(staged, (dataset, ids), counts, unscored)
 
 

@@ -335,8 +335,9 @@ class PracticeConfig(Model):
 
     @property
     def datasets(self) -> dict[str, str]:
-        """The datasets that the config names, by purpose."""
+        """The datasets that the config names, by purpose; `recorded` has attempts as well."""
         named = {
+            "recorded": self.practice.attempts,
             "practice": None if self.practice.attempts else self.data.practice_dataset_name,
             "selection": self.practice.select_dataset,
             **self.evaluation.datasets,

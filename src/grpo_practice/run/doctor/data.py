@@ -44,7 +44,10 @@ def samples_of(
     data = config.evaluation.data
     for use, name in config.datasets.items():
         try:
-            if is_data_file(name):
+            if use == RECORDED:
+                attempts = stage_attempts(store, name, base_dir)
+                found[use] = held.enter_context(StagedSamples(attempts.samples()))
+            elif is_data_file(name):
                 staged = held.enter_context(StagedSamples())
                 columns = {"question": data.question_field, "answer": data.gt_field}
                 mapping = {key: column for key, column in columns.items() if column}
@@ -57,13 +60,6 @@ def samples_of(
             findings.append(ok(f"{use} data", f"{name}: {count(len(found[use]), 'question')}"))
         except GrpoPracticeError as e:
             findings.append(problem(f"{use} data", e))
-    if config.kind == "practice" and (recorded := config.practice.attempts) is not None:
-        try:
-            attempts = stage_attempts(store, recorded, base_dir)
-            found[RECORDED] = held.enter_context(StagedSamples(attempts.samples()))
-            findings += [ok(f"{RECORDED} data", text) for text in attempts.notices(recorded)]
-        except GrpoPracticeError as e:
-            findings.append(problem(f"{RECORDED} data", e))
     return found, findings
 
 
