@@ -24,7 +24,7 @@ def test_the_agent_goes_to_stdout_or_to_a_file(demo: Gp) -> None:
     assert "[E1]" in agent["agent"]["instructions"]
     ran = demo("export-agent", "--run", "demo", "-o", "agent.yaml")
     assert (ran.code, ran.out) == (0, "")
-    assert ran.err == "wrote agent.yaml\nnext: grpo-practice runs show demo\n"  # both are measured
+    assert ran.err == "wrote agent.yaml\n"  # both are measured
     assert yaml.safe_load(Path("agent.yaml").read_text()) == agent
 
 

@@ -71,7 +71,7 @@ ROWS = {
         2,
         ("experiences", "list", "--run", "nobody"),
         "there is no run 'nobody'",
-        "runs: demo/eval/L",
+        "runs: demo, demo/eval",
         then="grpo-practice experiences list --run demo",
     ),
     "no such experience": Row(

@@ -27,7 +27,7 @@ def last_library(gp: Gp) -> str:
 def test_the_list_of_runs_says_dataset_model_and_score(demo: Gp) -> None:
     lines = [" ".join(line.split()) for line in demo("runs", "list").out.splitlines()[:5]]
     head, _, _, second, first = lines
-    assert head == "run score begun (UTC) status kind dataset model agent steps"
+    assert head == "run score begun (UTC) arm status kind dataset model agent steps"
     score = demo("runs", "show", "demo/eval", "--json").document["scores"]["demo/eval"]["mean"]
     assert first.startswith(f"demo/eval {score:.3f} ")
     assert first.endswith(" done eval test sim demo_agent 5 of 5")
