@@ -62,7 +62,9 @@ async def test_a_file_of_attempts_teaches_and_nothing_is_played(project: Project
         file = write(project, attempts())
         dead = {"mode": "mcp", "config": {"command": "no-such-program", "args": []}}
         tool = f"evaluation.agent.toolkits={json.dumps({'dead': dead})}"  # would fail if opened
-        report = await project.practise(SMALL, student, teacher, tool, attempts=file)
+        # No model that plays is asked, so it needs neither a key nor a price.
+        given = (SMALL, student, teacher, tool)
+        report = await project.practise(*given, attempts=file, max_cost=1.0)
         assert endpoint.bodies == []
     assert report.library.experiences
     assert stages(project).keys() == {"compare", "propose", "merge"}
@@ -189,6 +191,17 @@ async def test_bad_lines_are_counted_and_named_and_the_others_are_used(project: 
         "1 left out: the only attempt at its question (line 16)",
         "2 left out: all attempts at the question have the same reward (line 17, line 18)",
     ]
+    odd: Line = {"messages": [{"role": "user", "content": "?", "tool_calls": 5}], "answer": None}
+    gold: Line = {**asked, "question": "Which two?"}
+    rows = [{**odd, "response": "1"}, {**odd, "response": "2"}, {**gold, "response": "a"}]
+    await project.practise(
+        "evaluation.verify=exact",
+        attempts=write(project, [*rows, {**gold, "response": "b"}], "unscored.jsonl"),
+        exp_id="unscored",
+    )
+    assert any("1 of 2 questions cannot be scored: " in text for text in project.notices)
+    with pytest.raises(Exception, match="1 of 1 question cannot be scored"):
+        await project.practise(attempts=write(project, rows[:2], "no-answer.jsonl"), exp_id="other")
     nothing = write(project, bad[3:6], "nothing.jsonl")
     with pytest.raises(Exception, match="no question has two attempts"):
         await project.practise(attempts=nothing, exp_id="other")

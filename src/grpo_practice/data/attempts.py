@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from grpo_practice.core.calls import Message, content_texts
 from grpo_practice.core.hashing import clean_json, digest, list_digest, text_sha
 from grpo_practice.core.redact import redactor
-from grpo_practice.core.text import count, folded
+from grpo_practice.core.text import brief, count, folded
 from grpo_practice.core.types import Sample
 from grpo_practice.data.staged_samples import COLUMNS, ROWS_IN_MEMORY, columns_of, sample_of
 from grpo_practice.data.text_lines import lines
@@ -175,7 +175,7 @@ class StagedAttempts:
         models = self._db.execute(
             "SELECT model, count(*) FROM attempts WHERE model <> '' GROUP BY 1 ORDER BY 2 DESC"
         ).fetchall()
-        of = "".join(f", {n} of {model}" for model, n in models[:NAMED])
+        of = "".join(f", {n} of {brief(model, 40)}" for model, n in models[:NAMED])
         unscored = self._count("count(*) - count(reward)")
         to_score = f"; {unscored} have no reward and are scored" if unscored else ""
         told = [
@@ -248,8 +248,9 @@ def _attempt(fields: dict[str, Any]) -> Attempt:
         raise AttemptError("the reward is not a number from 0 to 1")
     answer, model = fields.get("answer"), str(fields.get("model") or "")
     group = None if fields.get("group") is None else str(fields["group"])
-    if isinstance(answer, dict):
-        raise AttemptError("the answer is an object")
+    given = answer if isinstance(answer, list) else [answer]
+    if not all(isinstance(one, str | int | float | None) for one in given):
+        raise AttemptError("the answer is not a text, a number or a list of these")
     # Two groups with equal texts are two samples.
     sample = Sample(question, answer, meta={} if group is None else {"group": group})
     reward = None if reward is None else float(reward)

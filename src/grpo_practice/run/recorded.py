@@ -85,7 +85,7 @@ def recorded_attempts(
     Notices count the attempts that are used, and name those that are left out.
 
     Raises:
-        DataError: No question has two attempts that differ.
+        DataError: No question has two attempts that differ, or none can be scored.
     """
     settings, store = config.practice, session.store
     if settings.attempts is None:
@@ -110,9 +110,11 @@ def recorded_attempts(
     # A question needs a usable answer only if an attempt at it still has to be scored.
     gone = {i: bad[at] for at, i in enumerate(ids) if at in bad and unscored[i]}
     if gone:
-        session.notice(
-            f"{name}: {count(len(gone), 'question')} left out: {next(iter(gone.values()))}"
-        )
+        why = next(iter(gone.values()))
+        told = f"{name}: {len(gone)} of {count(len(ids), 'question')} cannot be scored: {why}"
+        if len(gone) == len(ids):
+            raise DataError(told, hint="record rewards, or set evaluation.verify: judge")
+        session.notice(told)
     ids = [i for i in ids if i not in gone][: settings.rollout_data_truncate]
     return RecordedAttempts(staged, (dataset, ids), counts, unscored)
 

@@ -36,11 +36,12 @@ def fill(
 
 def _rollout(slot: int, number: int, sample: Sample, attempt: Recorded) -> Rollout:
     messages = json.loads(attempt.before)
+    asked = [called for m in messages if isinstance(called := m.get("tool_calls"), list)]
     played = Trajectory(
         "ok",
         attempt.response,
         turns=1 + sum(message.get("role") == "assistant" for message in messages),
-        tool_calls=sum(len(message.get("tool_calls") or ()) for message in messages),
+        tool_calls=sum(map(len, asked)),
     )
     verdict = None if attempt.reward is None else Verdict(attempt.reward)
     return Rollout(slot, number, sample, played, verdict)

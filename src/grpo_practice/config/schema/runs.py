@@ -331,7 +331,11 @@ class PracticeConfig(Model):
     @property
     def models(self) -> dict[str, ModelConfig]:
         """The models that a run may call, by role; `readers` has the models that read web pages."""
-        return {"student": self.student, "teacher": self.teacher, **self.evaluation.models}
+        models = {"student": self.student, "teacher": self.teacher, **self.evaluation.models}
+        tests = self.practice.do_eval or self.practice.select_dataset
+        if self.practice.attempts and not tests:
+            del models["student"]  # nothing is played
+        return models
 
     @property
     def datasets(self) -> dict[str, str]:
