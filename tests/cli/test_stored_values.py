@@ -30,6 +30,7 @@ FAULTS = {
     """UPDATE rollouts SET left_out = '[{}]'""": "rollouts.left_out cannot be read",
     """UPDATE operations SET domains = '[1]'""": "operations.domains cannot be read",
     """UPDATE operations SET from_ops = '["x"]'""": "operations.from_ops cannot be read",
+    "UPDATE rollout_bodies SET messages = '[]'": "rollout_bodies.messages cannot be read",
     """UPDATE samples SET meta = '{"a": NaN}'""": "samples.meta cannot be read",
     "UPDATE samples SET answer = '1e999'": "samples.answer cannot be read",
     f"UPDATE samples SET meta = '{DEEP}'": "samples.meta cannot be read",

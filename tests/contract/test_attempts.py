@@ -72,6 +72,7 @@ async def test_a_file_of_attempts_teaches_and_nothing_is_played(project: Project
     assert {k for row in report.steps for _, k in row.plan.slots} == {6}
     assert sum(row.groups for row in report.steps) == 6  # one pass, whatever the epochs
     assert project.wrong == []
+    assert report.library.experiences[0].text in Workspace(project.db).export("toy").text
     said = " ".join(found.sentence for found in report.findings)
     assert "no recorded attempt used the library" in said
     checked = Workspace(project.db).diagnose("toy").findings

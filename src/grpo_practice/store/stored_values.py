@@ -71,7 +71,7 @@ def _reader(least: float, most: float, *, ints: bool) -> Callable[[str], object]
 
 def _checks() -> dict[str, Callable[[str], object]]:
     """Return JSON column → a function that raises ValueError for a text of the wrong shape."""
-    from pydantic import StringConstraints, TypeAdapter  # takes 0.1 s
+    from pydantic import Field, StringConstraints, TypeAdapter  # takes 0.1 s
 
     finite = _reader(-sys.float_info.max, sys.float_info.max, ints=False)
     counts = _reader(0, MOST, ints=True)
@@ -81,6 +81,7 @@ def _checks() -> dict[str, Callable[[str], object]]:
         **dict.fromkeys(("domains", "left_out"), (list[str], finite)),
         "answer": (Answer, finite),
         "prompts": (dict[str, sha], finite),
+        "messages": (Annotated[list[dict[str, Any]], Field(min_length=1)], finite),
         "from_ops": (list[int], counts),
         "parts": (list[Part], counts),
         "plan": (get_type_hints(PlannedStep)["slots"], counts),

@@ -79,13 +79,15 @@ def step_before(db: sqlite3.Connection, library_id: int) -> int:
 
 
 def any_system_prompt(db: sqlite3.Connection, branch_id: int) -> tuple[str, int | None] | None:
-    """Return the system prompt and the library of one rollout of a branch, or None.
+    """Return the system prompt and the library of one played rollout of a branch, or None.
 
-    All rollouts of a branch share the instructions, so any rollout shows them.
+    All rollouts of a branch share the instructions, so any rollout shows them. The system prompt of
+    an attempt that was recorded before the run is unknown, and stored as an empty text.
     """
     row = db.execute(
         """SELECT t.body, r.library_id FROM rollouts r JOIN texts t ON t.sha256 = r.system_sha
-            WHERE r.branch_id = ? LIMIT 1""",
+            JOIN rollout_bodies b USING (rollout_id)
+            WHERE r.branch_id = ? AND b.messages IS NULL LIMIT 1""",
         (branch_id,),
     ).fetchone()
     return (row[0], row[1]) if row else None
