@@ -194,7 +194,8 @@ async def test_bad_lines_are_counted_and_named_and_the_others_are_used(project: 
     ]
     odd: Line = {"messages": [{"role": "user", "content": "?", "tool_calls": 5}], "answer": None}
     gold: Line = {**asked, "question": "Which two?"}
-    rows = [{**odd, "response": "1"}, {**odd, "response": "2"}, {**gold, "response": "a"}]
+    alone = {**gold, "messages": [{"role": "assistant", "content": "a"}]}
+    rows = [{**odd, "response": "1"}, {**odd, "response": "2"}, alone]
     await project.practise(
         "evaluation.verify=exact",
         attempts=write(project, [*rows, {**gold, "response": "b"}], "unscored.jsonl"),

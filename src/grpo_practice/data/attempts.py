@@ -85,10 +85,10 @@ class StagedAttempts:
         sample, said = attempt.sample, [*attempt.messages]
         if not said and not attempt.response.strip():
             raise AttemptError("no response")
-        said = said or [{"role": "user", "content": sample.question}]
-        if said[-1] == {"role": "assistant", "content": attempt.response}:
+        if said and said[-1] == {"role": "assistant", "content": attempt.response}:
             said.pop()  # stored as the response
-        before = json.dumps(said, ensure_ascii=False)
+        asked: Message = {"role": "user", "content": sample.question}
+        before = json.dumps(said or [asked], ensure_ascii=False)
         group = attempt.group
         key = digest(["group", group]) if group is not None else text_sha(folded(sample.question))
         short = (place, key, sha, attempt.reward, attempt.model, *columns_of(sample))
