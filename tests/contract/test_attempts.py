@@ -75,6 +75,9 @@ async def test_a_file_of_attempts_teaches_and_nothing_is_played(project: Project
     assert report.library.experiences[0].text in Workspace(project.db).export("toy").text
     said = " ".join(found.sentence for found in report.findings)
     assert "no recorded attempt used the library" in said
+    page = Path(project.db).with_name("report.html")
+    Workspace(project.db).report("toy", output=page)
+    assert "no recorded attempt used the library" in page.read_text("utf-8")
     checked = Workspace(project.db).diagnose("toy").findings
     assert [one.about for one in checked if one.severity != "ok"] == ["recorded"]
     # Each attempt can be read, and its recorded reward stands.

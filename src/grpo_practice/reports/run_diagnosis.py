@@ -14,7 +14,7 @@ from grpo_practice.core.text import count, folded
 from grpo_practice.reports.answer_findings import SOME
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.compared import extracts
-from grpo_practice.reports.learning_findings import counted_steps, recorded_finding, spoken
+from grpo_practice.reports.learning_findings import counted_steps, spoken
 from grpo_practice.reports.stored_runs import run_report
 from grpo_practice.store import Store, branches, datasets, trained_steps
 from grpo_practice.store.distillation import HARMLESS, Distillation
@@ -92,7 +92,6 @@ def diagnose(store: Store, name: str) -> RunDiagnosis:
     if run.kind == "practice":
         found = [*_sampling(store, run, branch), *found]
         found += [*_texts(run, report.steps), *_library(store, run, report.steps)]
-        found += recorded_finding(branch.identity)
     found += _questions(store, run, branch)
     return RunDiagnosis(name, run.simulated, found)
 

@@ -20,6 +20,7 @@ from grpo_practice.reports.learning_findings import (
     distillation_of,
     learning_findings,
     practise_command,
+    recorded_finding,
 )
 from grpo_practice.reports.run_list import as_it_stands
 from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
@@ -116,6 +117,8 @@ class RunReport(Report):
     """Updates and checkpoints of a training run."""
     tested: Mapping[str, Tested] = field(default_factory=dict)
     """Name of each evaluation in `scores` → its dataset and arm."""
+    origin: Sequence[Finding] = ()
+    """Limits of the result that follow from where the run's attempts came from."""
 
     @property
     def checked(self) -> list[Finding]:
@@ -138,7 +141,8 @@ class RunReport(Report):
             means = [(row.stats or {}).get("mean_reward") for row in self.steps]
             means += [score.mean] if score else []
         limit = LIMITS.get(run.kind, LIMIT)
-        return found + answer_findings(run.name, self.outcomes, means, self.health, limit)
+        found += answer_findings(run.name, self.outcomes, means, self.health, limit)
+        return [*found, *self.origin]
 
     @property
     def findings(self) -> list[Finding]:
@@ -259,4 +263,5 @@ def run_report(store: Store, name: str) -> RunReport:
         conclusion,
         trained,
         {r.name: Tested(k.dataset, r.arm) for r in evals if (k := known.get(r.name))},
+        recorded_finding(branch.identity) if branch else (),
     )
