@@ -22,9 +22,9 @@ THERE = {SERVED: "tests/contract/serve/test_serve.py"}
 _FILE = re.compile(r"^`(\w+\.yaml)`\n\n```yaml\n(.*?)```", re.MULTILINE | re.DOTALL)
 
 
-def commands(*pages: Path) -> list[str]:
+def commands(*pages: Path, kinds: str = "sh") -> list[str]:
     text = "".join(page.read_text("utf-8") for page in pages)
-    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    blocks = re.findall(rf"```(?:{kinds})\n(.*?)```", text, re.DOTALL)
     lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
     return [line for line in lines if line]
 
