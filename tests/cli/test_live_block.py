@@ -117,7 +117,7 @@ def test_a_terminal_that_is_gone_does_not_end_the_run(shell: Shell, slow: Slow) 
         slow.release()
         process.wait(HANG_S)
     assert shell.query("SELECT status FROM runs WHERE run_id = 'toy'") == [("done",)]
-    assert "next: grpo-practice export-agent" in (shell.folder / "out.txt").read_text()
+    assert "next: grpo-practice eval --arms none,full" in (shell.folder / "out.txt").read_text()
     assert process.returncode == 0
 
 

@@ -3,18 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
 from grpo_practice.core.text import count
 from grpo_practice.core.types import Library
 from grpo_practice.reports.base import Report, Shown, export_command
-from grpo_practice.reports.before_after import When
 from grpo_practice.store.queries.held import Held as Held
 from grpo_practice.store.queries.history import ExperienceHistory
 from grpo_practice.store.queries.history import LibraryChange as LibraryChange
 from grpo_practice.store.queries.history import Quarantined as Quarantined
+
+if TYPE_CHECKING:
+    from grpo_practice.reports.before_after import When
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class DecisionReport(Report):
     """Current library of the run."""
     left: int
     """Number of texts still held."""
-    measure: Mapping[When, str]
+    measure: Mapping["When", str]
     """Missing score of the current library → the command that measures it."""
 
     @property

@@ -18,7 +18,6 @@ from grpo_practice.store.db import explained, get_text, is_interrupted
 from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
 from grpo_practice.store.shape import LATER_LINKS, ancestor_faults, objects, schema_faults
-from grpo_practice.store.stored_values import label_faults, number_faults, value_faults
 from grpo_practice.store.table_graph import references, tables
 from grpo_practice.store.typed_rows import CHECK_HINT
 
@@ -94,8 +93,7 @@ def _results(path: Path) -> Iterator[TableCheck]:
     with explained(path), closing(open_to_look(path, whole=False)) as db:
         # One transaction, so that all checks see the same snapshot even while a run writes.
         db.execute("BEGIN")
-        checkers = _CHECKERS | {"checkpoints": partial(_checkpoints, folder=path.resolve().parent)}
-        for name, checker in checkers.items():
+        for name, checker in _checkers(path.resolve().parent).items():
             result = _result(db, name, checker)
             yield result
             if checker in (_schema, ancestor_faults) and result.wrong:
@@ -355,34 +353,40 @@ def _sums(db: sqlite3.Connection) -> Iterator[str | None]:
             yield f"{where} calls" if (row["branch_id"], row["step"]) in wrong else None
 
 
-_CHECKERS: dict[str, Checker] = {
-    "schema": _schema,
-    "ancestors of branches and libraries": ancestor_faults,
-    "pages of the file": _pages,
-    "references between tables": _references,
-    "times and JSON": value_faults,
-    "ids and counts": number_faults,
-    "labels and identities of runs": label_faults,
-    "references in a circle": _circles,
-    "references between runs": _runs_apart,
-    "texts": _texts,
-    "datasets": _datasets,
-    "runs": _runs,
-    "prompts of runs": _prompts,
-    "closed steps of practice": partial(
-        _closed_steps,
-        kind="practice",
-        product="library",
-        exists="libraries l WHERE l.library_id = s.library_out",
-    ),
-    "closed steps of training": partial(
-        _closed_steps,
-        kind="train",
-        product="update",
-        exists="updates u WHERE u.branch_id = s.branch_id AND u.step = s.step",
-    ),
-    "libraries": _libraries,
-    "calls": _calls,
-    "rollouts": _rollouts,
-    "sums": _sums,
-}
+def _checkers(folder: Path) -> dict[str, Checker]:
+    """Return all checks of a database in this folder, by name."""
+    # Imported here, because each command that reads imports this module.
+    from grpo_practice.store.stored_values import label_faults, number_faults, value_faults
+
+    return {
+        "schema": _schema,
+        "ancestors of branches and libraries": ancestor_faults,
+        "pages of the file": _pages,
+        "references between tables": _references,
+        "times and JSON": value_faults,
+        "ids and counts": number_faults,
+        "labels and identities of runs": label_faults,
+        "references in a circle": _circles,
+        "references between runs": _runs_apart,
+        "texts": _texts,
+        "datasets": _datasets,
+        "runs": _runs,
+        "prompts of runs": _prompts,
+        "closed steps of practice": partial(
+            _closed_steps,
+            kind="practice",
+            product="library",
+            exists="libraries l WHERE l.library_id = s.library_out",
+        ),
+        "closed steps of training": partial(
+            _closed_steps,
+            kind="train",
+            product="update",
+            exists="updates u WHERE u.branch_id = s.branch_id AND u.step = s.step",
+        ),
+        "libraries": _libraries,
+        "calls": _calls,
+        "rollouts": _rollouts,
+        "sums": _sums,
+        "checkpoints": partial(_checkpoints, folder=folder),
+    }

@@ -3,18 +3,21 @@
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from grpo_practice.core.types import PlannedStep, Rollout, Sample, Trajectory, Verdict
-from grpo_practice.data.attempts import Recorded
 from grpo_practice.store import datasets, rollouts
 from grpo_practice.store.records import Branch, RolloutPrompt
+
+if TYPE_CHECKING:
+    from grpo_practice.data.attempts import Recorded
 
 
 def fill(
     db: sqlite3.Connection,
     branch: Branch,
     plan: PlannedStep,
-    attempts_at: Callable[[str], Sequence[Recorded]],
+    attempts_at: Callable[[str], Sequence["Recorded"]],
 ) -> None:
     """Store the recorded attempts at each question of a step, unless they are already stored.
 
@@ -34,7 +37,7 @@ def fill(
         rollouts.save(db, saves)
 
 
-def _rollout(slot: int, number: int, sample: Sample, attempt: Recorded) -> Rollout:
+def _rollout(slot: int, number: int, sample: Sample, attempt: "Recorded") -> Rollout:
     messages = json.loads(attempt.before)
     asked = [called for m in messages if isinstance(called := m.get("tool_calls"), list)]
     played = Trajectory(

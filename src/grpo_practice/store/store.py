@@ -26,7 +26,6 @@ from grpo_practice.store import (
     delete_run,
     invocations,
     libraries,
-    recorded_attempts,
     recorded_runs,
     rollouts,
     run_labels,
@@ -301,6 +300,8 @@ class Store(OpenStore):
 
     def fill_step(self, branch: Branch, plan: PlannedStep, staged: StagedAttempts) -> None:
         """Store recorded attempts as the rollouts of a step; see `recorded_attempts.fill`."""
+        from grpo_practice.store import recorded_attempts  # few runs need it
+
         self._write(lambda db: recorded_attempts.fill(db, branch, plan, staged.attempts_at))
 
     async def open_step(self, branch: Branch, step: int, library_id: int | None) -> None:
