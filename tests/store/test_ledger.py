@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,10 +64,10 @@ class Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    store = Store(tmp_path / "s.db")
-    data, _ = upload(store)
-    return Run(store, store.begin(spec(data)))
+def run(tmp_path: Path) -> Iterator[Run]:
+    with Store(tmp_path / "s.db") as store:
+        data, _ = upload(store)
+        yield Run(store, store.begin(spec(data)))
 
 
 Q: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,7 @@ class StagedAttempts:
     def __init__(self) -> None:
         # The store's writer thread reads this while the thread that filled it waits.
         self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self._db.close)
         # Safe, because nobody needs this file after a crash. It is never committed.
         self._db.execute("PRAGMA journal_mode = OFF")
         self._db.execute(_TABLE)
