@@ -172,7 +172,7 @@ class StagedAttempts:
         return list_digest(sha.hex() for (sha,) in rows).hex()
 
     def notices(self, name: str) -> list[str]:
-        """Return sentences that count what is used, and count and name what is left out."""
+        """Return sentences that count the used attempts, and count and name the others."""
         kept, questions = self._count("count(*)"), self._count("count(DISTINCT key)")
         models = self._db.execute(
             "SELECT model, count(*) FROM attempts WHERE model <> '' GROUP BY 1 ORDER BY 2 DESC"

@@ -88,7 +88,7 @@ def _refuse_damage(source: Path, file: Path) -> None:
 
 
 def _bad_text(source: Path) -> str | None:
-    """Return what is wrong with texts that would make the importing database unreadable."""
+    """Return the fault of a text that would make the importing database unreadable, or None."""
     with closing(sqlite3.connect(source)) as db:
         for table in sorted(our_tables()):
             try:

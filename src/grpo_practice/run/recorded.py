@@ -80,9 +80,9 @@ def stage_attempts(
 def recorded_attempts(
     session: Session, config: PracticeConfig, base_dir: Path, verify: VerifyFunction
 ) -> RecordedAttempts | None:
-    """Return the attempts that a configuration names; None if it names none.
+    """Return the attempts that a configuration names; None without `practice.attempts`.
 
-    Notices count the attempts that are used, and name those that are left out.
+    Notices count the used attempts, and name the others.
 
     Raises:
         DataError: No question has two attempts that differ, or none can be scored.
