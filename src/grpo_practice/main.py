@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from types import FrameType
 from typing import Annotated
@@ -43,9 +43,14 @@ from grpo_practice.cli.options import (
 )
 from grpo_practice.cli.reference_options import hint_for
 from grpo_practice.cli.terminal import stdio
-from grpo_practice.cli.terminal.formatting import count, note, print_json, say
+from grpo_practice.cli.terminal.formatting import choose, count, note, print_json, say
 from grpo_practice.cli.terminal.tables import table
-from grpo_practice.core.errors import FingerprintError, GrpoPracticeError, StoppedError
+from grpo_practice.core.errors import (
+    FingerprintError,
+    GrpoPracticeError,
+    StoppedError,
+    UnderWay,
+)
 from grpo_practice.core.redact import redactor
 from grpo_practice.core.text import unlike
 from grpo_practice.effects import commands as effects
@@ -178,7 +183,7 @@ def _run(words: list[str], signals: list[int]) -> int:
     except typer.TyperException as e:
         return _usage(e, words)
     except StoppedError as e:
-        return _interrupted(e.exit_code, words, e.unanswered)
+        return _interrupted(e.exit_code, words, e)
     except GrpoPracticeError as e:
         return _expected(e, words)
     except (typer.Abort, KeyboardInterrupt):
@@ -269,8 +274,23 @@ def _traceback() -> None:
     note("".join(shown.format()))
 
 
-def _interrupted(code: int, words: list[str], unanswered: int = 0) -> int:
-    message, hint = "stopped", None
+def _leave_or_cancel(batches: Sequence[UnderWay]) -> None:
+    """Ask a person at a terminal whether to cancel the batches that are still under way."""
+    for batch in batches:
+        with suppress(typer.Abort):  # Ctrl-C again leaves it
+            if choose(f"{batch.text}: leave it, or cancel it?", "leave", "cancel") == "cancel":
+                import asyncio
+
+                asyncio.run(batch.cancel())
+                note("cancelled: the same command reads its answers, and sends the rest again")
+                continue
+        note(f"{batch.text}: the same command waits for its answers")
+
+
+def _interrupted(code: int, words: list[str], stop: StoppedError | None = None) -> int:
+    message, hint, unanswered = "stopped", None, stop.unanswered if stop else 0
+    if stop and code == INTERRUPTED:  # a person is there
+        _leave_or_cancel(stop.batches)
     if {"eval", "practice"} & set(words):
         message += "; all answers so far are stored"
         if unanswered:

@@ -16,7 +16,7 @@ from random import Random
 from threading import Timer
 from typing import Any, get_args
 
-from grpo_practice.core.calls import Reply, Request
+from grpo_practice.core.calls import Reply, Request, Send
 from grpo_practice.core.processes import Pool
 from grpo_practice.core.stages import Stage
 from grpo_practice.llm.ledgered import LedgeredChat
@@ -60,11 +60,11 @@ def at_requests(hit: Hit, stages: Container[str]) -> None:
     """Before a request is sent; with its reply at hand; and once that is committed."""
     send, call = LedgeredChat._send, LedgeredChat.__call__
 
-    async def sent(self: LedgeredChat, request: Request, r: int, limit_s: float | None) -> Reply:
+    async def sent(self: LedgeredChat, by: Send, request: Request, *how: Any) -> Reply:
         ours = self.scope.address.stage in stages
         if ours:
             hit()
-        reply = await send(self, request, r, limit_s)
+        reply = await send(self, by, request, *how)
         if ours:
             hit()
         return reply
@@ -75,7 +75,7 @@ def at_requests(hit: Hit, stages: Container[str]) -> None:
             hit()
         return reply
 
-    LedgeredChat._send = sent  # type: ignore[method-assign]
+    LedgeredChat._send = sent  # type: ignore[assignment,method-assign]
     LedgeredChat.__call__ = called  # type: ignore[method-assign]
 
 

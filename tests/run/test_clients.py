@@ -82,7 +82,7 @@ SETTINGS: dict[str, str] = {
     "key_origin": "",  # follows from `api_key`
 }
 """Another value of each setting of a provider that the client of an endpoint applies."""
-APART = {"type", "model", "origin", "section"}
+APART = {"type", "model", "origin", "section", "batch"}
 """Settings that go with each request, or are for people."""
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from grpo_practice.run.doctor.doctor import SliceCheck
     from grpo_practice.run.forecast.estimate import Forecast as Forecast
     from grpo_practice.run.forecast.estimate import Line as Line
+    from grpo_practice.run.forecast.estimate import Way as Way
     from grpo_practice.run.forecast.range import Range as Range
     from grpo_practice.run.score_answer import ScoredAnswer
     from grpo_practice.run.trusting import TrustReport

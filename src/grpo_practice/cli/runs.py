@@ -189,6 +189,7 @@ def _show(report: "RunReport") -> None:
     facts(
         [
             ("status", _status(report)),
+            ("awaits", report.awaits.text if report.awaits else ""),
             ("arm", run.arm or ""),
             ("differs", f"from the arm before: {run.arm_change}" if run.arm_change else ""),
             ("agent", report.agent or ""),

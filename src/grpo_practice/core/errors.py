@@ -22,11 +22,11 @@ GrpoPracticeError          exit 1   base; carries an optional `hint`
     └── ReplyError         the model answered, but not in the form that the stage requires
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from signal import Signals
-from typing import Literal
+from typing import Any, Literal
 
 from grpo_practice.core.redact import redactor
 
@@ -146,6 +146,16 @@ class StoreError(GrpoPracticeError):
     kind = "store"
 
 
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """A batch that an endpoint is answering."""
+
+    text: str
+    """Sentence that describes it."""
+    cancel: Callable[[], Coroutine[Any, Any, None]]
+    """Function that cancels it; answers that exist already can still be read."""
+
+
 class StoppedError(GrpoPracticeError):
     """A signal ended the command cleanly; all answers received so far are stored."""
 
@@ -157,6 +167,8 @@ class StoppedError(GrpoPracticeError):
         self.exit_code = 128 + number
         self.unanswered = 0
         """Number of requests still in flight when the command stopped waiting for them."""
+        self.batches: Sequence[UnderWay] = ()
+        """Batches that endpoints are still answering."""
 
 
 class PrunedError(GrpoPracticeError):

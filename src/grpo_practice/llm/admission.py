@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.core.calls import Usage
-from grpo_practice.core.errors import GrpoPracticeError
+from grpo_practice.core.errors import GrpoPracticeError, UnderWay
 from grpo_practice.core.events import Emit, silent
 from grpo_practice.llm.budget import NOTHING, Account, Amount, Ask
 from grpo_practice.llm.line import Line
@@ -64,7 +64,9 @@ class Admission:
         """URL → streamed requests that wait for their answers."""
         self.rates = defaultdict[str, Rate](Rate)
         """`base_url` → limits per minute of that endpoint."""
-        self._inside = 0
+        self.batches = dict[str, UnderWay]()
+        """Name of each batch under way → the batch."""
+        self._inside = self._in_batches = 0
         self.stopped: GrpoPracticeError | None = None
         """Reason why no further request is sent."""
         self._finishing = set[asyncio.Task[Any] | None]()
@@ -75,8 +77,10 @@ class Admission:
         self._empty.set()
 
     @asynccontextmanager
-    async def enter(self, ask: Ask = ANY) -> AsyncIterator[Try]:
+    async def enter(self, ask: Ask = ANY, *, in_batch: bool = False) -> AsyncIterator[Try]:
         """Hold a reservation while the block runs; the block records the actual cost on the `Try`.
+
+        A stop does not wait for a request `in_batch`, whose reply is not lost.
 
         Raises:
             PausedError: The request exceeds a cap, and no request in flight could change that.
@@ -88,9 +92,13 @@ class Admission:
         need = self.account.estimate(ask)
         await self._admit(need)
         tried = Try(self.account, ask, need)
+        self._in_batches += in_batch
+        if in_batch:
+            self._finished()
         try:
             yield tried
         finally:
+            self._in_batches -= in_batch
             self._leave(need, tried.came_to)
 
     async def _admit(self, need: Amount) -> None:
@@ -100,6 +108,8 @@ class Admission:
         if not self._inside:
             # Nothing in flight can turn out cheaper than reserved, so the wait would never end.
             raise self.account.paused(need)
+        # It may wait for a batch, which is sent once nothing else is under way.
+        self._finished()
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((need, turn))
         try:
@@ -157,13 +167,18 @@ class Admission:
         self._note_if_empty()
 
     def _note_if_empty(self) -> None:
-        if not (self._inside or self._finishing):
+        if not (self.in_flight or self._finishing):
             self._empty.set()
 
     @property
     def in_flight(self) -> int:
-        """Number of requests in flight."""
-        return self._inside
+        """Number of requests in flight, without those in batches."""
+        return self._inside - self._in_batches
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no request is in flight and no `finishing` block is running."""
+        return self._empty.is_set()
 
     def stop(self, reason: GrpoPracticeError) -> None:
         """Send no further requests, for this reason."""

@@ -76,6 +76,12 @@ def _checked(name: ApiName, events: Iterable[tuple[str, str]]) -> Iterator[tuple
         yield event, data
 
 
+def adapted_text(model: str, where: str, change: Adapt) -> str:
+    """Return the sentence that tells a person about a setting that an endpoint rejects."""
+    what = "is omitted" if change.to is None else f"is sent as `{change.to}`"
+    return f"{model} at {where} does not accept `{change.name}`: it {what} from now on"
+
+
 class Bodies:
     """Builds the bodies of requests to an endpoint, without the settings that its models reject."""
 

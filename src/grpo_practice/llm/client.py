@@ -16,7 +16,7 @@ from tenacity import (
 from grpo_practice.core.calls import Reply, Request, Send, reasoning_chars
 from grpo_practice.core.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.admission import Admission, Try
-from grpo_practice.llm.api import Bodies
+from grpo_practice.llm.api import Bodies, adapted_text
 from grpo_practice.llm.budget import Ask
 from grpo_practice.llm.chat_completions import read_reply, read_usage
 from grpo_practice.llm.concurrency import STUDENT, Limit
@@ -343,11 +343,7 @@ class Client:
 
     def _adapt(self, model: str, change: Adapt) -> None:
         if self._bodies.adapt(model, change):
-            what = "is omitted" if change.to is None else f"is sent as `{change.to}`"
-            where = shown_url(self._http.url)
-            self._notice(
-                f"{model} at {where} does not accept `{change.name}`: it {what} from now on"
-            )
+            self._notice(adapted_text(model, shown_url(self._http.url), change))
 
     def _final(
         self, error: EndpointError | EndpointRefusedError, call: _Call

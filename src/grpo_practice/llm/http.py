@@ -108,7 +108,7 @@ class Http:
         self._patience = aiohttp.ClientTimeout(connect=endpoint.connect_timeout_s)
         self._most = endpoint.max_reply_bytes
         self._own_encodings = any(k.lower() == "accept-encoding" for k in endpoint.headers)
-        self._api = endpoint.api
+        self._endpoint = endpoint
         self.url = str(request_url(endpoint))
         self._where = redactor.text(shown_url(self.url))
         self._send = self._sender()
@@ -158,7 +158,8 @@ class Http:
             # first.
             if not streamed:
                 return lost, begun
-        read, whole = partial(_read_stream, self._api) if streamed else read_json, bytes(raw)
+        api = self._endpoint.api
+        read, whole = partial(_read_stream, api) if streamed else read_json, bytes(raw)
         del raw
         other = None
         try:
@@ -167,7 +168,7 @@ class Http:
                 return lost, begun
             text, body = decoded
             if begun:
-                body = completion(self._api, body)
+                body = completion(api, body)
         except OtherApiError as e:
             text, body, other = "", None, str(e)
         except ValueError as e:
@@ -175,6 +176,42 @@ class Http:
             body = {"error": {"message": str(e)}}
         headers = _lowered(response.headers)
         return Response(response.status, headers, text, body, self._where, other), begun
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        content: bytes = b"",
+        *,
+        kind: str | None = None,
+        query: Mapping[str, str] | None = None,
+        most: int = ERROR_BYTES,
+    ) -> tuple[int, Mapping[str, str], bytes] | ConnectionFailure:
+        """Send a request to another path of the endpoint; return status, headers and whole body.
+
+        The body is not redacted.
+
+        Args:
+            method: HTTP method.
+            path: Path below the base URL.
+            content: Body of the request.
+            kind: Content type of that body; None means JSON.
+            query: Query of the URL, in addition to the endpoint's own.
+            most: Maximum number of bytes in the response.
+        """
+        url = request_url(self._endpoint, path).copy_merge_params(dict(query or {}))
+        headers = {} if kind is None else {"content-type": kind}
+        try:
+            request = self._client.build_request(method, url, content=content, headers=headers)
+            request.extensions["timeout"] = httpx.Timeout(
+                self._endpoint.timeout_s, connect=self._endpoint.connect_timeout_s
+            ).as_dict()
+            async with aclosing(await self._client.send(request, stream=True)) as response:
+                chunks = LimitedChunks(response.aiter_bytes(_CHUNK), most, key=None)
+                raw = b"".join([chunk async for chunk in chunks])
+        except BREAKS as e:
+            return connection_failure(e, redactor.text(shown_url(str(url))))
+        return response.status_code, _lowered(response.headers), raw
 
     def opened(self, content: bytes) -> AbstractAsyncContextManager[OpenResponse]:
         """Post the content; the body is neither read in advance nor redacted.
@@ -288,10 +325,13 @@ def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
     return {clean(k): redactor.text(clean(v)) for k, v in lowered.items()}
 
 
-def request_url(endpoint: Endpoint) -> httpx.URL:
-    """Return the URL of the endpoint's API, with the endpoint's query added to the URL's own."""
+def request_url(endpoint: Endpoint, path: str | None = None) -> httpx.URL:
+    """Return the URL of a path of the endpoint, by default of its API.
+
+    The endpoint's query is added to the URL's own.
+    """
     url = httpx.URL(endpoint.base_url)
-    url = url.copy_with(path=url.path.rstrip("/") + APIS[endpoint.api].PATH)
+    url = url.copy_with(path=url.path.rstrip("/") + (path or APIS[endpoint.api].PATH))
     return url.copy_merge_params(dict(endpoint.query)) if endpoint.query else url
 
 

@@ -4,14 +4,18 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from grpo_practice.core.calls import Chat, Entry, Ledger, Message, Reply, Request, Scope, Send, Turn
 from grpo_practice.core.errors import ContextOverflowError, EndpointError
 from grpo_practice.core.events import CallFinished, CallStarted, Emit, span
 from grpo_practice.core.hashing import Chain, canon, clean_json
 from grpo_practice.llm.reply_bound import ReplyBound
+
+if TYPE_CHECKING:
+    from grpo_practice.llm.batch import Batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class Model:
     """Canonical body keys that can change the answer, without the seed."""
     send: Send
     bound: ReplyBound = field(default_factory=ReplyBound, compare=False)
+    batches: "Batches | None" = None
+    """Batches in which its requests are sent; None sends each request at once."""
 
 
 def ledgered(model: Model, ledger: Ledger, emit: Emit) -> Callable[[Scope], "LedgeredChat"]:
@@ -176,7 +182,8 @@ class LedgeredChat:
         try:
             with span(self._emit, CallStarted(address, self.model)):
                 stored = await self._ledger.get(address, request_hash, nth)
-                reply = await self._send(request, r, limit_s) if stored is None else stored
+                send = self._sender(request_hash, nth)
+                reply = await self._send(send, request, r, limit_s) if stored is None else stored
             self._model.bound.record(reply)
             # No await between the event and queueing the entry: a cancellation there would make
             # the counts of events and entries differ.
@@ -211,16 +218,22 @@ class LedgeredChat:
         model, head = replace(self._model, name=name, params=params), Head(name, params)
         return LedgeredChat(model, head, self._ledger, self._emit, self.scope, play)
 
-    async def _send(self, request: Request, r: int, limit_s: float | None) -> Reply:
+    def _sender(self, request_hash: bytes, nth: int) -> Send:
+        model = self._model
+        if model.batches is None:
+            return model.send
+        return partial(model.batches.send, (self.scope.address, request_hash, nth), model.send)
+
+    async def _send(self, send: Send, request: Request, r: int, limit_s: float | None) -> Reply:
         bounded = self._model.bound.bounded(request, self.scope.address.stage, r)
         try:
             try:
-                return await self._model.send(bounded, limit_s=limit_s)
+                return await send(bounded, limit_s=limit_s)
             except ContextOverflowError:
                 if bounded is request:
                     raise
                 # Some servers reject a bound if the prompt leaves no room for it.
-                reply = await self._model.send(request, limit_s=limit_s)
+                reply = await send(request, limit_s=limit_s)
                 self._model.bound.is_on = False
                 return reply
         except BaseException as e:

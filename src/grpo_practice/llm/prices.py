@@ -55,17 +55,24 @@ class Prices:
 
     def __init__(self, own: Mapping[str, ModelPrice]) -> None:
         self._own = own
-        self._known = dict[tuple[str, str], Price | None]()
+        self._known = dict[tuple[str, str, bool], Price | None]()
 
-    def find(self, model: str, url: str, *, simulated: bool = False) -> Price | None:
-        """Return the price of a model at a URL; None if unknown, which is not the same as 0."""
+    def find(
+        self, model: str, url: str, *, simulated: bool = False, batch: bool = False
+    ) -> Price | None:
+        """Return the price of a model at a URL; None if unknown, which is not the same as 0.
+
+        With `batch`, it is the price of a request in a batch, if the list or the user gives one.
+        """
         if model in self._own:
-            return Price("config", _own_usd(self._own[model]))
+            own = self._own[model]
+            share = 1 - Decimal(str(own.batch_discount)) if batch else Decimal(1)
+            return Price("config", _own_usd(own, share))
         if simulated:
             return FREE
-        if (model, url) not in self._known:
-            self._known[model, url] = _listed_price(model.lower(), url)
-        return self._known[model, url]
+        if (model, url, batch) not in self._known:
+            self._known[model, url, batch] = _listed_price(model.lower(), url, batch=batch)
+        return self._known[model, url, batch]
 
 
 def unpriced(model: str, url: str) -> None:
@@ -80,8 +87,8 @@ def priced(reply: Reply, price: Price | None) -> Reply:
     return replace(reply, usage=replace(reply.usage, cost_micro=cost), price=price.source)
 
 
-def _own_usd(price: ModelPrice) -> Callable[[Usage], Decimal]:
-    """Return the function from a usage to dollars at the user's own price."""
+def _own_usd(price: ModelPrice, share: Decimal) -> Callable[[Usage], Decimal]:
+    """Return the function from a usage to dollars at this share of the user's own price."""
     per_in, per_out = Decimal(str(price.input)), Decimal(str(price.output))
     per_cached = per_in if price.cached_input is None else Decimal(str(price.cached_input))
     per_reasoning = per_out if price.reasoning is None else Decimal(str(price.reasoning))
@@ -92,7 +99,7 @@ def _own_usd(price: ModelPrice) -> Callable[[Usage], Decimal]:
         cached = min(usage.tokens_cached or 0, in_)
         reasoning = min(usage.tokens_reasoning or 0, out)
         dear = (in_ - cached) * per_in + (out - reasoning) * per_out
-        return (dear + cached * per_cached + reasoning * per_reasoning) / MILLION
+        return share * (dear + cached * per_cached + reasoning * per_reasoning) / MILLION
 
     return usd
 
@@ -106,14 +113,14 @@ def context_window(model: str, url: str) -> int | None:
     return listed[1].context_window if listed else None
 
 
-def _listed_price(model: str, url: str) -> Price | None:
+def _listed_price(model: str, url: str, *, batch: bool) -> Price | None:
     listed = _in_list(model, url)
     if listed is None:
         return None
 
     import genai_prices
 
-    return Price(f"genai-prices {genai_prices.__version__}", partial(_listed_usd, *listed))
+    return Price(f"genai-prices {genai_prices.__version__}", partial(_listed_usd, *listed, batch))
 
 
 def _in_list(model: str, url: str) -> tuple[Any, Any] | None:
@@ -151,7 +158,7 @@ def _is_spelt_out(clause: Any, model: str) -> bool:
     return bool(getattr(clause, "equals", None) == model)
 
 
-def _listed_usd(provider: Any, listed: Any, usage: Usage) -> Decimal | None:
+def _listed_usd(provider: Any, listed: Any, batch: bool, usage: Usage) -> Decimal | None:
     """Return the cost in dollars at today's list prices; None if input or output has no price."""
     from genai_prices import Usage as Counted
 
@@ -163,5 +170,8 @@ def _listed_usd(provider: Any, listed: Any, usage: Usage) -> Decimal | None:
     counted = Counted(
         input_tokens=usage.tokens_in, output_tokens=usage.tokens_out, cache_read_tokens=cached
     )
-    total: Decimal = listed.calc_price(counted, provider, genai_request_timestamp=now).total_price
+    context = {"processing": "batch"} if batch else None
+    total: Decimal = listed.calc_price(
+        counted, provider, genai_request_timestamp=now, price_context=context
+    ).total_price
     return total

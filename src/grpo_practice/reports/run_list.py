@@ -11,6 +11,8 @@ from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.text import count
 from grpo_practice.reports.base import Report, number
 from grpo_practice.store import Store, branches
+from grpo_practice.store.batches import Awaited as Awaited
+from grpo_practice.store.batches import awaited
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.queries.runs import Asked
 from grpo_practice.store.records import RunRow, ShownKind
@@ -93,6 +95,8 @@ class ListedRun(RunRow):
     """Model that answers; None if the agent's configuration does not name a model."""
     score: float | None
     """Mean score of a complete evaluation; None for other runs."""
+    awaits: Awaited | None
+    """Requests that an endpoint is answering in batches; None without any."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -153,8 +157,12 @@ def runs_report(store: Store, **choice: Unpack[RunOptions]) -> RunsReport:
     asked, rows = store.read(runs.asked), store.read(runs.all_runs)
     # Runs of one time keep the order in which they were stored, newest first.
     newest = sorted(rows, key=lambda run: run.created_at)[::-1]
+    awaits = store.read(awaited)
     found = [run for run in newest if _matches(run, asked.get(run.name, NOTHING), choice)]
-    listed = [_listed(store, as_it_stands(store, run), asked) for run in found[:last]]
+    listed = [
+        _listed(store, as_it_stands(store, run), asked, awaits.get(run.name))
+        for run in found[:last]
+    ]
     if sort == "score":  # runs without a score come last, newest first
         listed.sort(key=lambda run: -1.0 if run.score is None else run.score, reverse=True)
     return RunsReport(listed, len(rows))
@@ -172,9 +180,12 @@ def _matches(run: RunRow, of: Asked, choice: RunOptions) -> bool:
     return any(sought in text.casefold() for text in texts)
 
 
-def _listed(store: Store, run: RunRow, asked: Mapping[str, Asked]) -> ListedRun:
+def _listed(
+    store: Store, run: RunRow, asked: Mapping[str, Asked], awaits: Awaited | None
+) -> ListedRun:
     score, of = None, asked.get(run.name, NOTHING)
     if run.has_score and run.head_branch and run.steps_closed >= run.steps:
         score = store.read(scores.mean_score, store.read(branches.load, run.head_branch))
     facts = {field.name: getattr(run, field.name) for field in fields(RunRow)}
-    return ListedRun(**facts, dataset=of.dataset, agent=of.agent, model=of.model, score=score)
+    facts |= {"dataset": of.dataset, "agent": of.agent, "model": of.model}
+    return ListedRun(**facts, score=score, awaits=awaits)

@@ -24,6 +24,7 @@ from grpo_practice.reports.learning_findings import (
 )
 from grpo_practice.reports.run_list import as_it_stands
 from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
+from grpo_practice.store.batches import Awaited, awaited
 from grpo_practice.store.distillation import Distillation
 from grpo_practice.store.identity import agent_name, overlap_of, verify_of
 from grpo_practice.store.queries import history, run_health, runs, scores
@@ -71,8 +72,8 @@ class RunReport(Report):
 
     schema: ClassVar = "grpo-practice.run/1"
     in_document: ClassVar = (
-        *("run", "dataset", "agent", "model", "verify", "k", "played", "traffic", "branches"),
-        "steps",
+        *("run", "awaits", "dataset", "agent", "model", "verify", "k", "played", "traffic"),
+        *("branches", "steps"),
         *("distillation", "findings", "held", "outcomes", "scores", "tested", "conclusion"),
         "costs",
         *("trained", "health", "reproducible"),
@@ -117,6 +118,8 @@ class RunReport(Report):
     """Updates and checkpoints of a training run."""
     tested: Mapping[str, Tested] = field(default_factory=dict)
     """Name of each evaluation in `scores` → its dataset and arm."""
+    awaits: Awaited | None = None
+    """Requests that an endpoint is answering in batches; None without any."""
     origin: Sequence[Finding] = ()
     """Limits of the result that follow from where the run's attempts came from."""
 
@@ -201,6 +204,7 @@ class RunReport(Report):
         return [
             (run.name,),
             ("status", f"{run.kind}, {run.status}"),
+            *([("awaits", self.awaits.text)] if self.awaits else ()),
             ("steps", f"{run.steps_closed} of {run.steps} closed"),
             *((name, number(score.mean)) for name, score in self.scores.items()),
         ]
@@ -263,5 +267,6 @@ def run_report(store: Store, name: str) -> RunReport:
         conclusion,
         trained,
         {r.name: Tested(k.dataset, r.arm) for r in evals if (k := known.get(r.name))},
+        store.read(awaited).get(name),
         recorded_finding(branch.identity) if branch else (),
     )

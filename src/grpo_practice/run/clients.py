@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from grpo_practice.config.schema.provider import DEFAULT_TIMEOUT_S, ModelConfig
 from grpo_practice.config.schema.runs import ModelPrice
+from grpo_practice.core.batched import BatchLog
 from grpo_practice.core.calls import Ledger, Scope
 from grpo_practice.core.events import Emit, Notice
 from grpo_practice.llm.admission import Admission
@@ -21,6 +22,7 @@ from grpo_practice.llm.prices import Prices
 from grpo_practice.llm.size_limit import MEBIBYTE
 
 if TYPE_CHECKING:
+    from grpo_practice.llm.batch import Batches
     from grpo_practice.llm.client import Client
 
 SIM_URL = "http://simulated/v1"
@@ -52,13 +54,12 @@ class Connections(AsyncExitStack[None]):
         self._most = dict(zip(("play", "judge"), concurrency, strict=True))
         self._limits = dict[tuple[str, str], Limit]()
         self._clients = dict[str, "Client"]()
+        self._batches = dict[tuple[int, str], "Batches"]()
 
     async def client(self, endpoint: Endpoint, config: ModelConfig, caller: Caller) -> "Client":
         """Return the client of an endpoint, opened once for all callers with the same settings."""
         pool = "judge" if caller == "judge" else "play"
-        # The key contains all settings; otherwise one role would use the settings of another.
-        # repr(endpoint) would not suffice, because it omits secrets.
-        key = repr((pool, [getattr(endpoint, f.name) for f in fields(endpoint) if f.compare]))
+        key = pool + _settings(endpoint)
         if key not in self._clients:
             await asyncio.to_thread(load_client)
             from grpo_practice.llm.client import Client
@@ -80,6 +81,24 @@ class Connections(AsyncExitStack[None]):
             self._clients[key] = await self.enter_async_context(client)
         return self._clients[key]
 
+    async def batches(self, endpoint: Endpoint, log: BatchLog, *, enabled: bool) -> "Batches":
+        """Return the batches of a run at an endpoint, opened once for all callers."""
+        key = id(log), f"{enabled}{_settings(endpoint)}"
+        if key not in self._batches:
+            from grpo_practice.llm.batch import Batches
+
+            opened = Batches(endpoint, log, self._admission, enabled=enabled)
+            self._batches[key] = await self.enter_async_context(opened)
+        return self._batches[key]
+
+
+def _settings(endpoint: Endpoint) -> str:
+    """Return all settings, or else one role would use the settings of another.
+
+    repr(endpoint) would not suffice, because it omits secrets.
+    """
+    return repr([getattr(endpoint, f.name) for f in fields(endpoint) if f.compare])
+
 
 @dataclass(frozen=True, slots=True)
 class Models:
@@ -92,6 +111,8 @@ class Models:
     """Event sink for calls."""
     prices: Mapping[str, ModelPrice]
     """Prices of models from the configuration."""
+    log: BatchLog | None = None
+    """Record of the run's batches; None sends every request at once."""
 
     async def chats(
         self, config: ModelConfig, caller: Caller, *, later: bool = False
@@ -103,10 +124,16 @@ class Models:
         Raises:
             ConfigError: A setting or the endpoint cannot be used.
         """
-        params, endpoint = endpoint_of(config, Prices(self.prices))
+        prices, enabled = Prices(self.prices), config.model_provider.batch
+        params, endpoint = endpoint_of(config, prices)
         client = await self.connections.client(endpoint, config, caller)
         send = client.sender(LATER if later else STUDENT if caller == "student" else FIRST)
         model = Model(config.model_provider.model, params, send)
+        # Batches of an earlier command are read even if this one sends none.
+        if self.log is not None and (enabled or self.log.unread()):
+            at_batch_price = replace(endpoint, price=partial(prices.find, batch=True))
+            batches = await self.connections.batches(at_batch_price, self.log, enabled=enabled)
+            model = replace(model, batches=batches)
         return ledgered(model, self.ledger, self.emit)
 
 

@@ -21,6 +21,7 @@ from grpo_practice.rollout.evaluate import (
     unasked,
     unfinished,
 )
+from grpo_practice.run.batching import workers
 from grpo_practice.run.clients import Connections, Models, endpoint_of
 from grpo_practice.run.configs import eval_config
 from grpo_practice.run.driver import playing
@@ -117,8 +118,8 @@ def eval_job(
     # A rejudge plays nothing, and a forecast may not run the user's code.
     if target.source is None and objects.agent is None and not session.only_looks:
         check_own(config.agent, folder)
-    check_models(config)
     verify = verify_function(session, objects.verify, config.verify, folder)
+    check_models(config, verify)
     dataset = eval_dataset(session, config.data, folder)
     sha = sha_of(config.agent, folder) if objects.agent is None else objects.agent.sha
     spec = eval_spec(loaded, sha, verify, dataset, target)
@@ -183,8 +184,7 @@ async def run_evals(jobs: Sequence[EvalJob]) -> "list[EvalReport]":
         EndpointRefusedError: The endpoint refuses requests.
         RunFailedError: Too many rollouts of a run failed.
     """
-    # Call `lent` first, because it gives no notice about a moved endpoint before a restart from
-    # step 0, which `following` may ask for.
+    # Call `lent` first: a restart, which `following` may ask for, would hide a moved endpoint.
     jobs = [following(lent(job)) for job in jobs]
     session, pilot = jobs[0].session, jobs[0].pilot
     # With a pilot, the error continues to `pilot_evals`, since there is no report to return.
@@ -219,10 +219,9 @@ def _report(part: "_Part") -> "EvalReport":
 
 
 def _begun(job: EvalJob, run: OpenRun) -> RunStarted:
-    rows = run.rows
     done = sum(job.session.store.read(scores.settled_counts, run.branch).values())
-    total = sum(row.plan.rollouts for row in rows)
-    return RunStarted(run.branch.run, run.branch.id, len(rows), total, done, job.spec.simulated)
+    total, branch = sum(row.rollouts for row in run.rows), run.branch
+    return RunStarted(branch.run, branch.id, len(run.rows), total, done, job.spec.simulated)
 
 
 async def pilot_evals(jobs: Sequence[EvalJob], questions: int) -> None:
@@ -367,7 +366,8 @@ async def _play(parts: Sequence[_Part]) -> None:
     )
     async with connections, AsyncExitStack() as stack:
         evaluations = [await _opened(part, connections, stack) for part in left]
-        await evaluate(evaluations, session.store, concurrency=config.concurrency, seed=config.seed)
+        at_once = workers(config, config.concurrency, [row for p in left for row in p.run.rows])
+        await evaluate(evaluations, session.store, concurrency=at_once, seed=config.seed)
 
 
 async def _opened(part: _Part, connections: Connections, stack: AsyncExitStack) -> Evaluation:
@@ -384,7 +384,7 @@ async def _opened(part: _Part, connections: Connections, stack: AsyncExitStack) 
         only_scores=job.source is not None,
         function=job.agent,
     )
-    models = Models(connections, run.ledger, run.emit, config.prices)
+    models = Models(connections, run.ledger, run.emit, config.prices, run.batches)
     player, _ = await stack.enter_async_context(open_player(spec, job.session, run, models))
     return Evaluation(
         branch=run.branch,

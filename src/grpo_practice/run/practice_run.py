@@ -17,6 +17,7 @@ from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import room_of
 from grpo_practice.rollout.attempts import SystemCheck
 from grpo_practice.rollout.groups.plan import plan_practice
+from grpo_practice.run.batching import together
 from grpo_practice.run.clients import Connections, Models, endpoint_of
 from grpo_practice.run.configs import practice_config
 from grpo_practice.run.driver import playing
@@ -106,8 +107,7 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     """
     objects = python_objects(request.agent, request.verify)
     loaded = practice_config(session.store, request, objects)
-    config, folder = loaded.config, loaded.base_dir
-    settings = config.practice
+    config, folder, settings = loaded.config, loaded.base_dir, loaded.config.practice
     start = start_library(session, request.start)
     session = session_of(session, request, loaded, config.exp_id)
     if objects.agent is None and not session.only_looks:
@@ -115,7 +115,7 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     verify = verify_function(session, objects.verify, config.evaluation.verify, folder)
     recorded = recorded_attempts(session, config, folder, verify)
     dataset, ids = recorded.questions if recorded else practice_data(session, loaded, verify)
-    check_models(config)
+    check_models(config, verify)
     # A resumed run keeps its library, and need not be told again where it came from.
     if start is None:
         start = session.store.read(branches.start_library, config.exp_id)
@@ -309,7 +309,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
         concurrency=(settings.rollout_concurrency, config.evaluation.judge_concurrency),
         admission=session.admission,
     )
-    models = Models(connections, run.ledger, run.emit, config.evaluation.prices)
+    models = Models(connections, run.ledger, run.emit, config.evaluation.prices, run.batches)
     spec = PlayerSpec(
         agent=agent,
         base_dir=job.loaded.base_dir,
@@ -347,7 +347,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
             player=player,
             later=later,
             teacher=teacher,
-            settings=settings,
+            settings=together(config, rows),
             drain=session.admission.drain,
             after_step=_after_step(job, run.branch, rows),
             # Read the answers only when a lesson has to be checked, because reading all answers

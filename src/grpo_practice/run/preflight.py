@@ -18,6 +18,7 @@ from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.budget import ASSUMED_OUT, Account, Amount, Caps
 from grpo_practice.llm.endpoint import host, place
 from grpo_practice.llm.prices import Price, Prices
+from grpo_practice.run.batching import check_batches
 from grpo_practice.run.clients import SIM_URL, endpoint_of
 from grpo_practice.run.requests.base import RunRequest
 from grpo_practice.run.session import Session
@@ -116,8 +117,9 @@ async def try_verify(
             )
 
 
-def check_models(config: RunConfig) -> None:
+def check_models(config: RunConfig, verify: VerifyFunction) -> None:
     """Raise ConfigError if a model's settings make requests to it impossible."""
+    check_batches(config, verify)
     for model in (*config.models.values(), *config.evaluation.readers):
         endpoint_of(model)
 

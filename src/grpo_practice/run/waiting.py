@@ -156,6 +156,7 @@ class _Stop:
         reason, left = self._session.admission.stopped, self._session.admission.in_flight
         if isinstance(reason, StoppedError):
             reason.unanswered = left
+            reason.batches = [*self._session.admission.batches.values()]
         if self._task is not None:
             self._task.cancel()
 

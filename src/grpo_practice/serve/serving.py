@@ -28,6 +28,7 @@ from grpo_practice.llm.prices import Prices
 from grpo_practice.llm.sim import SimTransport
 from grpo_practice.reports.base import Report
 from grpo_practice.rollout.chat_server.server import listening
+from grpo_practice.run.batching import no_batches
 from grpo_practice.run.clients import SIM_URL, endpoint_of
 from grpo_practice.run.served_agent import ServedAgent
 from grpo_practice.run.specs import simulated
@@ -138,6 +139,8 @@ def prepare(agent: Path | Mapping[str, Any], env: Environment) -> Prepared:
     else:
         loaded = load_eval(Tree({"agent": dict(agent)}), no_data, env)
     config, prices = loaded.config.agent, Prices(loaded.config.prices)
+    if config.model.model_provider.batch:
+        raise no_batches(config.model, "the clients of a served agent wait for its replies")
     settings, endpoint = endpoint_of(config.model, prices)
     served = ServedAgent(
         config.agent.name,

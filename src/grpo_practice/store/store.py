@@ -32,6 +32,7 @@ from grpo_practice.store import (
     steps,
     trained_steps,
 )
+from grpo_practice.store.batches import SqlBatches
 from grpo_practice.store.close_step import DerivedCause, Source
 from grpo_practice.store.db import (
     explained,
@@ -303,6 +304,10 @@ class Store(OpenStore):
         from grpo_practice.store import recorded_attempts  # few runs need it
 
         self._write(lambda db: recorded_attempts.fill(db, branch, plan, staged.attempts_at))
+
+    def batches(self, branch: Branch) -> SqlBatches:
+        """Return the record of the batches in which the run's requests are sent."""
+        return SqlBatches(self.read, self._write, branch)
 
     async def open_step(self, branch: Branch, step: int, library_id: int | None) -> None:
         """Mark the step as open."""

@@ -11,6 +11,7 @@ from grpo_practice.config.reading.discover import config_here
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
 from grpo_practice.core.types import PlannedStep
+from grpo_practice.run.batching import no_batches
 from grpo_practice.run.configs import config_file, stored_text, unnamed
 from grpo_practice.run.preflight import (
     check_plan,
@@ -116,6 +117,8 @@ def prepare_train(
             f"verify {verify.name} needs a judge, but no judge model is named",
             hint="set JUDGE_LLM_MODEL (for instance in .env), or judge_model of the evaluation",
         )
+    if verify.is_judge and config.judge.model_provider.batch:
+        raise no_batches(config.judge, "an update of the weights needs the rewards of its rollouts")
     if verify.needs_rollout:
         raise without_rollout(verify.name)
     dataset = dataset_of(session, config.data.practice_dataset_name, folder)

@@ -9,7 +9,7 @@ from grpo_practice.cli.terminal.formatting import count, duration, note, reward,
 from grpo_practice.cli.terminal.tables import facts, table
 
 if TYPE_CHECKING:
-    from grpo_practice.api.workspace import Forecast, Line, Piloted, Range
+    from grpo_practice.api.workspace import Forecast, Line, Piloted, Range, Way
 
 RESTS_ON = {"run": "this run", "prompt": "same prompt", "model": "other prompts"}
 """Labels for the calls that a forecast is based on."""
@@ -36,7 +36,8 @@ def show_forecast(forecast: "Forecast") -> None:
             ("tokens in", _tokens(total.tokens_in)),
             ("tokens out", _tokens(total.tokens_out)),
             ("cost", unknown if usd is None else _money(usd)),
-            ("time", " to ".join(dict.fromkeys(duration(s) for s in total.seconds))),
+            ("time", _time(total.seconds)),
+            *_ways(forecast),
             ("max_tokens", _limits(forecast.stages)),
             ("requests per rollout", _turns(forecast)),
             ("informative groups", _share(forecast)),
@@ -52,6 +53,25 @@ def show_forecast(forecast: "Forecast") -> None:
     if hint := _cap_hint(forecast):
         say(hint)
     say(f"next: {goes_on(sys.argv[1:], begun=forecast.piloted is not None)}{_first(forecast)}")
+
+
+def _ways(forecast: "Forecast") -> list[tuple[str, str]]:
+    """Return cost and time of both ways to make the calls, if batches are used or cost less."""
+    live, batched = forecast.live, forecast.batched
+    if live.cost_usd == batched.cost_usd and forecast.total.seconds != batched.seconds:
+        return []
+    return [("sent at once", _way(live)), ("in batches", _way(batched))]
+
+
+def _way(way: "Way") -> str:
+    cost = "cost unknown" if way.cost_usd is None else _money(way.cost_usd)
+    return f"{cost}, {_time(way.seconds)}"
+
+
+def _time(seconds: "Range") -> str:
+    if seconds.low < 1 < seconds.high:
+        return f"up to {duration(seconds.high)}"
+    return " to ".join(dict.fromkeys(duration(s) for s in seconds))
 
 
 def _power(forecast: "Forecast") -> str:

@@ -11,7 +11,7 @@ from grpo_practice.core.text import brief
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grpo_practice.reports.run_list import RunsReport
+    from grpo_practice.reports.run_list import Awaited, RunsReport
 
 SIMULATED, IMPORTED = " (simulated)", " (imported)"
 NAME, TEXT = 24, 32
@@ -35,6 +35,7 @@ def show_list(report: "RunsReport") -> None:
         "arm": [brief(run.arm or "-", TEXT) for run in runs],
         "tags": [brief(" ".join(run.tags), TEXT) for run in runs],
         "status": [run.status for run in runs],
+        "awaits": [_awaited(run.awaits) if run.awaits else "-" for run in runs],
         "kind": [run.shown_kind for run in runs],
         "dataset": [brief(one.dataset or "-", NAME) for one in runs],
         "model": [brief(one.model or "-", NAME) for one in runs],
@@ -45,7 +46,7 @@ def show_list(report: "RunsReport") -> None:
         ],
     }
     # Most databases have none of these.
-    said = {"tags": "", "arm": "-", "differs by": "-"}
+    said = {"tags": "", "arm": "-", "differs by": "-", "awaits": "-"}
     columns = {name: cells for name, cells in columns.items() if {*cells} != {said.get(name)}}
     table(
         ["run", *columns],
@@ -68,6 +69,10 @@ def _in_room(names: "Sequence[str]", columns: Mapping[str, "Sequence[str]"]) -> 
     others = [[name, *cells] for name, cells in columns.items() if name not in LEAST]
     left = room() - sum(max(map(len, column)) + GAP for column in others)
     return [name if len(name) <= left else in_parts(name, left) for name in names]
+
+
+def _awaited(awaits: "Awaited") -> str:
+    return f"{awaits.requests} {' '.join(awaits.stages)} since {_short(awaits.since)}"
 
 
 def time(stored: str) -> str:

@@ -51,6 +51,10 @@ class ModelProvider(Model):
     stream: Operational[bool] = False
     """Whether to stream replies; useful if a proxy or server closes connections that stay
     silent, and for a slow server: time limits then leave out the wait in its line."""
+    batch: Operational[bool] = False
+    """Whether requests are sent in batches, which the endpoint answers within a day, often at half
+    the price. An agent with tools, merges of the teacher and `serve` cannot use them; see
+    docs/batches.md."""
     send_seed: Operational[bool] = True
     """Whether to send each request's seed; set false for an endpoint that rejects the parameter."""
     max_reply_mib: Operational[int] = Field(64, ge=1, le=1024)

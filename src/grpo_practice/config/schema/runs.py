@@ -112,6 +112,9 @@ class ModelPrice(Model):
     """Price of reply tokens."""
     reasoning: float | None = Field(None, ge=0)
     """Price of reply tokens used for reasoning; null is the same as `output`."""
+    batch_discount: float = Field(0, ge=0, le=1)
+    """Share of these prices that a request in a batch saves (`model_provider.batch`): 0.5 for half
+    the price."""
 
 
 class EvalConfig(Model):
@@ -139,8 +142,8 @@ class EvalConfig(Model):
     seed: EvalOnly[int] = 0
     """Seed from which the seeds of all requests are derived."""
     prices: Operational[Table[ModelPrice]] = {}  # noqa: RUF012 - pydantic copies defaults
-    """Model → `{input, cached_input, output, reasoning}`, USD per million tokens; other models are
-    priced by the price list."""
+    """Model → `{input, cached_input, output, reasoning, batch_discount}`, USD per million tokens;
+    other models are priced by the price list."""
 
     kind: ClassVar[Literal["eval"]] = "eval"
     teacher: ClassVar[None] = None

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import ClassVar, Literal
 
 from typing_extensions import override
 
 from grpo_practice.config.schema.provider import ModelConfig
+from grpo_practice.core.batched import DAY_S, has_company
 from grpo_practice.core.calls import Usage
 from grpo_practice.core.stages import STAGES, Stage
 from grpo_practice.core.text import DENSE_CHARS_PER_TOKEN, SPARSE_CHARS_PER_TOKEN
@@ -20,6 +22,7 @@ from grpo_practice.run.forecast.power import PlannedEffect, PlannedPower
 from grpo_practice.run.forecast.range import ONE, Range, around, total
 from grpo_practice.run.forecast.shares import RolloutRequests
 from grpo_practice.store import Store
+from grpo_practice.store.batches import mean_seconds
 from grpo_practice.store.identity import Identity
 from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.pace import Pace, pace
@@ -60,6 +63,8 @@ class StageCalls:
     """Maximum number of attempts that one prompt may show verbatim."""
     reads: float = 0.0
     """Upper bound on the total tokens of the attempts in one prompt."""
+    batches: Range = ONE
+    """Number of batches, one after the other, if these calls are made in batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,14 @@ class Line:
     """Config key that sets, or would set, this limit."""
     limited_by: Literal["key", "default", "nothing"] = "nothing"
     """Source of the limit."""
+    live_usd: Range | None = None
+    """Dollars if each call is made at once; None if the price is unknown."""
+    batch_usd: Range | None = None
+    """Dollars if the calls are made in batches as far as they can be."""
+    live_s: Range = ONE
+    """Total seconds of calls made at once."""
+    batch_s: Range = ONE
+    """Total seconds of calls made in batches as far as they can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +112,15 @@ class Total:
     calls: Range
     tokens_in: Range
     tokens_out: Range
+    cost_usd: Range | None
+    """Dollars; None if one of the models has no price."""
+    seconds: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Cost and time of a run whose calls are made in one of two ways."""
+
     cost_usd: Range | None
     """Dollars; None if one of the models has no price."""
     seconds: Range
@@ -123,7 +145,7 @@ class Forecast(Report):
     schema: ClassVar = "grpo-practice.forecast/1"
     in_document: ClassVar = (
         *("run", "simulated", "pilot", "piloted", "stages", "total", "unpriced", "share", "groups"),
-        *("learnable", "turns", "power", "effect", "caps"),
+        *("learnable", "turns", "power", "effect", "caps", "live", "batched"),
     )
 
     run: str
@@ -159,21 +181,31 @@ class Forecast(Report):
             total(getattr(line, what) for line in self.stages).whole()
             for what in ("calls", "tokens_in", "tokens_out")
         )
+        way = self._way([(x.cost_usd, x.seconds) for x in self.stages])
+        return Total(calls, tokens_in, tokens_out, way.cost_usd, way.seconds)
+
+    @property
+    def live(self) -> Way:
+        """Cost and time if each call is made at once."""
+        return self._way([(x.live_usd, x.live_s) for x in self.stages])
+
+    @property
+    def batched(self) -> Way:
+        """Cost and time if the calls are made in batches as far as they can be."""
+        return self._way([(x.batch_usd, x.batch_s) for x in self.stages])
+
+    def _way(self, lines: Sequence[tuple[Range | None, Range]]) -> Way:
         # One unknown price makes the sum unknown, rather than too low.
-        usd = None if self.unpriced else total(line.cost_usd or Range() for line in self.stages)
-        return Total(calls, tokens_in, tokens_out, usd, self._seconds)
+        usd = None if self.unpriced else total(usd or Range() for usd, _ in lines)
+        # At the upper end, each wait for the slowest group adds one call of every stage.
+        chain = sum(x.call_s.high * x.turns.high for x in self.stages if x.calls.high > 0)
+        work = total(seconds for _, seconds in lines)
+        return Way(usd, Range(work.low, work.high + self.waits * chain))
 
     @property
     def unpriced(self) -> list[str]:
         """Models that have remaining calls but no price."""
         return sorted({x.model for x in self.stages if x.cost_usd is None and x.calls.high > 0})
-
-    @property
-    def _seconds(self) -> Range:
-        """Total seconds; at the upper end, each wait adds one call of every stage."""
-        chain = sum(x.call_s.high * x.turns.high for x in self.stages if x.calls.high > 0)
-        work = total(line.seconds for line in self.stages)
-        return Range(work.low, work.high + self.waits * chain)
 
     @property
     def caps(self) -> list[PlannedCap]:
@@ -229,6 +261,8 @@ def forecast_line(
     tokens_in, tokens_out, call_s = (
         _assumed(left, params.get("max_tokens"), server) if known is None else _seen(known, left)
     )
+    if not call_s.high:  # replies in batches do not tell how long they took
+        call_s = ASSUMED_SECONDS
     shown = known.experiences if known else left.held
     # Experiences still to be learnt make later prompts longer. They may not be learnt, so they
     # count only at the upper end.
@@ -236,13 +270,27 @@ def forecast_line(
     tokens_in = tokens_in.plus(Range(0, longer))
     own, usual = params.get("max_tokens"), default_limit(left.stage, params)
     most = own if isinstance(own, int) else usual
-    price = endpoint.price(model, endpoint.base_url)
-    each = None if price is None else _usd(price, tokens_in, tokens_out, known)
     calls = left.calls.whole()  # round once, here, so that printed numbers add up
+
+    def usd(*, batch: bool) -> Range | None:
+        provider = left.model.model_provider
+        find = partial(prices.find, model, endpoint.base_url, simulated=provider.simulated)
+        price = find(batch=batch)
+        each = None if price is None else _usd(price, tokens_in, tokens_out, known)
+        return None if each is None else calls.times(each)
+
     work = calls.times(call_s)
     at_once = min(left.at_once, max(calls.high, 1.0))
     # A server may compute all of them together, or only as many as before, and let others wait.
     before = known.at_once if known else server.at_once if server else at_once
+    live_s = Range(work.low / max(at_once, before), work.high / min(at_once, before))
+    can_wait = has_company(left.stage) and left.turns == ONE
+    batches = Range(min(left.batches.low, calls.low), min(left.batches.high, calls.high))
+    usual_s = store.read(mean_seconds, model)
+    days = Range(batches.low * min(usual_s, DAY_S), batches.high * DAY_S)
+    ways = [(usd(batch=False), live_s), (usd(batch=True), days)]
+    live, batch = ways[0], ways[can_wait]
+    cost_usd, seconds = batch if left.model.model_provider.batch else live
     return Line(
         part=left.part,
         stage=left.stage,
@@ -250,15 +298,19 @@ def forecast_line(
         calls=calls,
         tokens_in=calls.times(tokens_in).whole(),
         tokens_out=calls.times(tokens_out).whole(),
-        cost_usd=None if each is None else calls.times(each),
+        cost_usd=cost_usd,
         call_s=call_s,
-        seconds=Range(work.low / max(at_once, before), work.high / min(at_once, before)),
+        seconds=seconds,
         history=known.calls if known else 0,
         of=known.of if known else "run",
         turns=left.turns,
         max_tokens=most,
         limit_key=endpoint.limit_key,
         limited_by="nothing" if most is None else "default" if usual else "key",
+        live_usd=live[0],
+        batch_usd=batch[0],
+        live_s=live[1],
+        batch_s=batch[1],
     )
 
 

@@ -205,9 +205,10 @@ def _practice_calls(
     played = Range(most, most)
     to_play = Range() if job.recorded else played
     student = at_practice(config)
-    left = [StageCalls("practice", "play", student, to_play, at_once)]
+    each = Range(len(rows), len(rows))
+    left = [StageCalls("practice", "play", student, to_play, at_once, batches=each)]
     left += [
-        replace(x, part="practice")
+        replace(x, part="practice", batches=each)
         for x in _scored(config.evaluation, job.verify, played)
         if x.stage == "judge"
     ]
@@ -228,7 +229,8 @@ def _practice_calls(
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
         # Requests about a whole step wait for all of its groups, and for each other.
         together = 1 if spec.per == "step" else at_once
-        x = StageCalls("practice", stage, config.teacher, new, together)
+        some = Range(min(new.low, 1.0), len(rows))
+        x = StageCalls("practice", stage, config.teacher, new, together, batches=some)
         if stage == "compare" and settings.summaries != "always":
             shown = max((n for row in rows for _, n in row.plan.slots), default=0)
             x = replace(x, transcripts=shown, reads=reads_of(config))
@@ -336,7 +338,8 @@ def _together(left: Sequence[StageCalls]) -> list[StageCalls]:
         calls = known.calls.plus(x.calls)
         shown = known.calls.high * known.experiences + x.calls.high * x.experiences
         mean = shown / calls.high if calls.high else 0.0
-        found[x.stage] = replace(known, calls=calls, experiences=mean)
+        batches = known.batches.plus(x.batches)
+        found[x.stage] = replace(known, calls=calls, experiences=mean, batches=batches)
     return list(found.values())
 
 
