@@ -175,7 +175,7 @@ class Batches:
     async def _result(
         self, key: str, request: Request, tries: int, wait: Callable[[], Awaitable[Results]]
     ) -> Reply | RetryDecision:
-        """Return the result of a request in the awaited batch; meanwhile, caps count the request."""
+        """Return a request's result in the awaited batch; meanwhile, caps count the request."""
         body = self._bodies.body(request)
         price = self._endpoint.price(request.model, self._http.url)
         most = request.params.get("max_tokens")
