@@ -22,6 +22,7 @@ NAMES = (
     "teaching",
     "choosing",
     "recorded",
+    "batches",
     "hostile",
     "growth",
     "big_store",
