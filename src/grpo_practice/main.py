@@ -277,14 +277,17 @@ def _traceback() -> None:
 def _leave_or_cancel(batches: Sequence[UnderWay]) -> None:
     """Ask a person at a terminal whether to cancel the batches that are still under way."""
     for batch in batches:
-        with suppress(typer.Abort):  # Ctrl-C again leaves it
+        # Ctrl-C again leaves it, and so does an endpoint that refuses.
+        with suppress(typer.Abort, GrpoPracticeError):
             if choose(f"{batch.text}: leave it, or cancel it?", "leave", "cancel") == "cancel":
                 import asyncio
 
                 asyncio.run(batch.cancel())
-                note("cancelled: the same command reads its answers, and sends the rest again")
+                note(
+                    "cancelled; run the same command again to use its replies, and to send the rest"
+                )
                 continue
-        note(f"{batch.text}: the same command waits for its answers")
+        note(f"{batch.text}; run the same command again to wait for it")
 
 
 def _interrupted(code: int, words: list[str], stop: StoppedError | None = None) -> int:

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
 
-from grpo_practice.core.batched import CallKey, StoredBatch, custom_id
+from grpo_practice.core.batch_log import CallKey, StoredBatch
 from grpo_practice.core.calls import Address, Reply, Request
 from grpo_practice.core.errors import ContextOverflowError, EndpointRefusedError, PausedError
 from grpo_practice.core.events import Notice
@@ -34,33 +36,30 @@ class MemoryLog:
 
     rows: dict[int, StoredBatch] = field(default_factory=dict)
     status: dict[int, str] = field(default_factory=dict)
-    answered: set[str] = field(default_factory=set)
+    answered: set[CallKey] = field(default_factory=set)
     """Keys that the ledger has answers to."""
     dies: str = ""
 
     def unread(self) -> Sequence[StoredBatch]:
         left = (
-            replace(row, keys=[key for key in row.keys if key not in self.answered])
+            replace(row, calls=[call for call in row.calls if call not in self.answered])
             for i, row in self.rows.items()
             if self.status.get(i) != "failed"
         )
-        return [row for row in left if row.keys]
+        return [row for row in left if row.calls]
 
-    def begin(self, stage: Stage, model: str, url: str, keys: Sequence[str]) -> StoredBatch:
-        row = StoredBatch(len(self.rows) + 1, stage, model, url, keys, ANSWERED)
+    def begin(self, model: str, url: str, calls: Collection[CallKey]) -> StoredBatch:
+        row = StoredBatch(len(self.rows) + 1, url, list(calls), ANSWERED)
         self._change("begin", lambda: self.rows.update({row.id: row}))
         return row
 
-    def uploaded(self, batch_id: int, file_id: str) -> None:
-        row = replace(self.rows[batch_id], file_id=file_id)
-        self._change("uploaded", lambda: self.rows.update({batch_id: row}))
-
-    def created(self, batch_id: int, remote_id: str) -> None:
-        row = replace(self.rows[batch_id], remote_id=remote_id)
-        self._change("created", lambda: self.rows.update({batch_id: row}))
-
-    def ended(self, batch_id: int, status: str) -> None:
-        self._change("ended", lambda: self.status.update({batch_id: status}))
+    def update(self, batch_id: int, *, status: str | None = None, **names: Any) -> None:
+        if status is not None:
+            ended = status
+            self._change("ended", lambda: self.status.update({batch_id: ended}))
+        for name, value in names.items():
+            row = replace(self.rows[batch_id], **{name: value})
+            self._change(name, partial(self.rows.__setitem__, batch_id, row))
 
     def _change(self, name: str, change: Callable[[], None]) -> None:
         if self.dies == f"before {name}":
@@ -98,7 +97,7 @@ class Asked:
 
         async def one(batches: Batches, i: int) -> Any:
             reply = await batches.send(key(i), self._live, request(i))
-            self.log.answered.add(custom_id(key(i)))
+            self.log.answered.add(key(i))
             return reply.content
 
         async with self.opened() as batches:
@@ -156,17 +155,16 @@ async def test_stages_and_models_have_batches_of_their_own() -> None:
                 batches.send(key(9, "judge"), asked._live, request(9, "sim:other")),
             )
         assert sorted(asked.kinds) == [1, 2, 3]
-        assert sorted(row.stage for row in asked.log.rows.values()) == ["judge", "judge", "play"]
+        stages = [next(iter(row.calls))[0].stage for row in asked.log.rows.values()]
+        assert sorted(stages) == ["judge", "judge", "play"]
 
 
-async def test_a_merge_and_a_request_that_follows_a_reply_are_sent_at_once() -> None:
+async def test_a_merge_is_sent_at_once() -> None:
     async with batching() as server:
         asked = Asked(server)
-        said = replace(request(1), messages=[*request(1).messages, {"role": "assistant"}])
         async with asked.opened() as batches:
             await batches.send(key(0, "merge"), asked._live, request(0))
-            await batches.send(key(1, "compare"), asked._live, said)
-        assert (len(asked.live), asked.kinds) == (2, [])
+        assert (len(asked.live), asked.kinds) == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -237,7 +235,7 @@ async def test_an_endpoint_without_batches_is_refused_with_the_way_out() -> None
     async with batching(reject=lambda *_: (404, {}, {})) as server:
         (error,) = await Asked(server).make(1)
         assert isinstance(error, EndpointRefusedError)
-        assert "offers no batches" in str(error)
+        assert "does not offer batches" in str(error)
         assert error.hint == "--set agent.model.model_provider.batch=false"
 
 
@@ -256,7 +254,7 @@ async def test_a_batch_is_split_at_the_limits(monkeypatch: pytest.MonkeyPatch) -
 
 MOMENTS = [
     f"{when} {what}"
-    for what in ("begin", "uploaded", "created", "ended")
+    for what in ("begin", "file_id", "remote_id", "ended")
     for when in ("before", "after")
 ]
 
@@ -305,7 +303,7 @@ async def test_a_lost_response_does_not_make_a_second_batch() -> None:
 
 async def test_a_batch_is_read_even_when_requests_are_no_longer_batched() -> None:
     async with batching() as server:
-        dead = Asked(server, MemoryLog(dies="after created"))
+        dead = Asked(server, MemoryLog(dies="after remote_id"))
         assert {type(x) for x in await dead.make(3)} == {KilledError}
         asked = Asked(server, replace(dead.log, dies=""), enabled=False)
         assert await asked.make(4) == [*(await expected(3)), "live"]
@@ -321,10 +319,9 @@ async def test_a_cancelled_batch_stops_the_command_and_its_answers_are_used_late
         async with asked.opened() as batches:
             await batches._api.cancel(name)
         came = await waiting
-        assert [type(x) for x in came] == [str, str, *[EndpointRefusedError] * 2]
+        assert {type(x) for x in came} == {EndpointRefusedError}
         server.set(hold=False)
-        # The ledger has the others.
-        assert await asked.make(2, first=2) == (await expected(4))[2:]
+        assert await asked.make(4) == await expected(4)
         assert (asked.kinds, len(server.paid)) == ([4, 2], 4)
 
 
@@ -344,7 +341,7 @@ async def test_answers_that_a_cancelled_batch_had_are_read_by_the_next_command()
 
 async def test_a_batch_at_another_address_is_not_paid_again() -> None:
     async with batching() as first, batching() as second:
-        dead = Asked(first, MemoryLog(dies="after created"))
+        dead = Asked(first, MemoryLog(dies="after remote_id"))
         assert {type(x) for x in await dead.make(2)} == {KilledError}
         came = await Asked(second, replace(dead.log, dies="")).make(2)
         assert {type(x) for x in came} == {EndpointRefusedError}
@@ -354,7 +351,7 @@ async def test_a_batch_at_another_address_is_not_paid_again() -> None:
 
 async def test_an_old_batch_that_the_endpoint_does_not_know_is_sent_again() -> None:
     async with batching() as server:
-        log = MemoryLog(dies="after created")
+        log = MemoryLog(dies="after remote_id")
         assert {type(x) for x in await Asked(server, log).make(2)} == {KilledError}
         server.batches.clear()
         assert await Asked(server, replace(log, dies="")).make(2) == await expected(2)
@@ -363,9 +360,9 @@ async def test_an_old_batch_that_the_endpoint_does_not_know_is_sent_again() -> N
 async def test_a_new_batch_that_the_endpoint_does_not_know_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tests.llm.test_batch.ANSWERED", "2999-01-01T00:00:00.000+00:00")
+    monkeypatch.setattr("tests.llm.test_batch.ANSWERED", datetime.now(UTC).isoformat())
     async with batching() as server:
-        log = MemoryLog(dies="after created")
+        log = MemoryLog(dies="after remote_id")
         assert {type(x) for x in await Asked(server, log).make(2)} == {KilledError}
         server.batches.clear()
         came = await Asked(server, replace(log, dies="")).make(2)

@@ -40,7 +40,9 @@ def at(server: BatchServer, *more: str) -> list[str]:
 
 
 def batches(project: Project) -> list[tuple[str, int]]:
-    return project.query("SELECT stage, json_array_length(keys) FROM batches ORDER BY 1, batch_id")
+    return project.query(
+        "SELECT stage, count(*) FROM batch_calls GROUP BY batch_id ORDER BY 1, batch_id"
+    )
 
 
 @pytest.mark.long
@@ -58,7 +60,7 @@ async def test_a_run_in_batches_learns_what_a_live_one_learns_at_half_the_price(
     for stage in ("compare", "propose"):
         steps = other.query("SELECT DISTINCT step FROM calls WHERE stage = ?", stage)
         assert len([x for x, _ in batches(other) if x == stage]) == len(steps)
-    assert not other.query("SELECT 1 FROM batches WHERE stage = 'merge'")
+    assert not other.query("SELECT 1 FROM batch_calls WHERE stage = 'merge'")
 
     # Prompts of the teacher have fences of their own in each run, and other hashes.
     sql = "SELECT request_hash, cost_micro FROM calls WHERE stage = 'play'"
@@ -73,6 +75,41 @@ async def test_an_evaluation_is_one_batch_of_answers_and_one_of_verdicts(
     project = Project(tmp_path)
     await project.evaluate(*at(server, BATCH, "evaluation.verify=judge", "evaluation.pass_k=2"))
     assert batches(project) == [("judge", 24), ("play", 24)]
+
+
+async def test_verdicts_of_a_live_agent_share_a_batch_and_few_rollouts_are_played_at_once(
+    server: BatchServer, tmp_path: Path
+) -> None:
+    project, playing = Project(tmp_path), [0, 0]
+
+    async def play(question: str, system: str, context: object) -> str:
+        playing[0] += 1
+        playing[1] = max(playing)
+        await asyncio.sleep(0.15)  # longer than it takes to send a batch
+        playing[0] -= 1
+        return "4"
+
+    judge = f"{{model_provider: {{model: sim, base_url: {server.url!r}, batch: true}}}}"
+    sets = ["evaluation.verify=judge", f"evaluation.judge_model={judge}"]
+    await project.evaluate(*sets, "evaluation.concurrency=5", PRICES, agent=play)
+    assert batches(project) == [("judge", 12)]
+    assert playing == [0, 5]
+
+
+@pytest.mark.long
+async def test_a_step_that_goes_on_with_other_settings_uses_the_batch_under_way(
+    server: BatchServer, tmp_path: Path
+) -> None:
+    project = Project(tmp_path)
+    waiting = asyncio.create_task(project.practise(*at(server, SHORT, BATCH)))
+    while not (project.query("SELECT 1 FROM batch_calls WHERE step = 1") or waiting.done()):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    other = "practice.num_experiences_per_query=1"
+    await project.practise(*at(server, SHORT, BATCH, other), restart_step=1)
+    assert not server.paid_twice()
+    assert len(project.query("SELECT DISTINCT branch_id FROM batch_calls")) == 2
 
 
 async def test_a_stopped_command_says_what_it_awaits_and_goes_on(

@@ -102,6 +102,11 @@ STAGES: Mapping[Stage, StageSpec] = {
 """Stages in the order in which tables show them."""
 
 
+def goes_in_batches(stage: Stage) -> bool:
+    """Return True if many calls of a stage are made together; a call alone is not worth a day."""
+    return stage != "tool" and STAGES[stage].per not in ("step", "comparison")
+
+
 def distillation() -> list[Stage]:
     """Return the stages in which the teacher of a practice run makes calls."""
     return [s for s, spec in STAGES.items() if spec.role == "teacher" and spec.per != "comparison"]

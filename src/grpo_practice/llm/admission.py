@@ -64,9 +64,9 @@ class Admission:
         """URL → streamed requests that wait for their answers."""
         self.rates = defaultdict[str, Rate](Rate)
         """`base_url` → limits per minute of that endpoint."""
-        self.batches = dict[str, UnderWay]()
+        self.under_way = dict[str, UnderWay]()
         """Name of each batch under way → the batch."""
-        self._inside = self._in_batches = 0
+        self._inside = self._in_batches = self._working = 0
         self.stopped: GrpoPracticeError | None = None
         """Reason why no further request is sent."""
         self._finishing = set[asyncio.Task[Any] | None]()
@@ -152,6 +152,15 @@ class Admission:
             self._waiting = []
 
     @contextmanager
+    def working(self) -> Iterator[None]:
+        """Count the block as leading to another request soon; a stop does not wait for it."""
+        self._working += 1
+        try:
+            yield
+        finally:
+            self._working -= 1
+
+    @contextmanager
     def finishing(self) -> Iterator[None]:
         """Count the block as in flight, until it makes a request that is not sent."""
         # By task, so that `drain`, called inside such a block, can take its own caller out.
@@ -177,8 +186,11 @@ class Admission:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no request is in flight and no `finishing` block is running."""
-        return self._empty.is_set()
+        """Whether nothing is under way that could lead to another request soon.
+
+        A request that waits for the caps may wait for a batch, which has to be sent then.
+        """
+        return self._empty.is_set() and (not self._working or bool(self._waiting))
 
     def stop(self, reason: GrpoPracticeError) -> None:
         """Send no further requests, for this reason."""

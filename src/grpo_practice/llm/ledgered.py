@@ -182,7 +182,7 @@ class LedgeredChat:
         try:
             with span(self._emit, CallStarted(address, self.model)):
                 stored = await self._ledger.get(address, request_hash, nth)
-                send = self._sender(request_hash, nth)
+                send = self._sender(request_hash, nth, r)
                 reply = await self._send(send, request, r, limit_s) if stored is None else stored
             self._model.bound.record(reply)
             # No await between the event and queueing the entry: a cancellation there would make
@@ -218,9 +218,10 @@ class LedgeredChat:
         model, head = replace(self._model, name=name, params=params), Head(name, params)
         return LedgeredChat(model, head, self._ledger, self._emit, self.scope, play)
 
-    def _sender(self, request_hash: bytes, nth: int) -> Send:
+    def _sender(self, request_hash: bytes, nth: int, r: int) -> Send:
         model = self._model
-        if model.batches is None:
+        # A repetition has no company, and would wait for a day alone.
+        if model.batches is None or r:
             return model.send
         return partial(model.batches.send, (self.scope.address, request_hash, nth), model.send)
 

@@ -11,8 +11,8 @@ from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.text import count
 from grpo_practice.reports.base import Report, number
 from grpo_practice.store import Store, branches
-from grpo_practice.store.batches import Awaited as Awaited
-from grpo_practice.store.batches import awaited
+from grpo_practice.store.batch_log import Awaited as Awaited
+from grpo_practice.store.batch_log import awaited
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.queries.runs import Asked
 from grpo_practice.store.records import RunRow, ShownKind

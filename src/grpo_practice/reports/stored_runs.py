@@ -24,7 +24,7 @@ from grpo_practice.reports.learning_findings import (
 )
 from grpo_practice.reports.run_list import as_it_stands
 from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
-from grpo_practice.store.batches import Awaited, awaited
+from grpo_practice.store.batch_log import Awaited, awaited
 from grpo_practice.store.distillation import Distillation
 from grpo_practice.store.identity import agent_name, overlap_of, verify_of
 from grpo_practice.store.queries import history, run_health, runs, scores

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from grpo_practice.config.schema.provider import DEFAULT_TIMEOUT_S, ModelConfig
 from grpo_practice.config.schema.runs import ModelPrice
-from grpo_practice.core.batched import BatchLog
+from grpo_practice.core.batch_log import BatchLog
 from grpo_practice.core.calls import Ledger, Scope
 from grpo_practice.core.events import Emit, Notice
 from grpo_practice.llm.admission import Admission
@@ -55,6 +55,11 @@ class Connections(AsyncExitStack[None]):
         self._limits = dict[tuple[str, str], Limit]()
         self._clients = dict[str, "Client"]()
         self._batches = dict[tuple[int, str], "Batches"]()
+
+    @property
+    def at_once(self) -> int:
+        """Maximum number of rollouts in play."""
+        return self._most["play"]
 
     async def client(self, endpoint: Endpoint, config: ModelConfig, caller: Caller) -> "Client":
         """Return the client of an endpoint, opened once for all callers with the same settings."""

@@ -21,7 +21,7 @@ from grpo_practice.rollout.evaluate import (
     unasked,
     unfinished,
 )
-from grpo_practice.run.batching import workers
+from grpo_practice.run.batched_runs import workers
 from grpo_practice.run.clients import Connections, Models, endpoint_of
 from grpo_practice.run.configs import eval_config
 from grpo_practice.run.driver import playing
@@ -384,7 +384,7 @@ async def _opened(part: _Part, connections: Connections, stack: AsyncExitStack) 
         only_scores=job.source is not None,
         function=job.agent,
     )
-    models = Models(connections, run.ledger, run.emit, config.prices, run.batches)
+    models = Models(connections, run.ledger, run.emit, config.prices, run.batch_log)
     player, _ = await stack.enter_async_context(open_player(spec, job.session, run, models))
     return Evaluation(
         branch=run.branch,

@@ -19,6 +19,7 @@ from grpo_practice.rollout.agents.tool_agent import ToolAgent
 from grpo_practice.rollout.play import Player
 from grpo_practice.rollout.tools import Tool
 from grpo_practice.rollout.tools.toolbox import Toolbox, store_logged
+from grpo_practice.run.batched_runs import in_places
 from grpo_practice.run.clients import Models
 from grpo_practice.run.own_code import AgentFunction
 from grpo_practice.run.session import OpenRun, Session, to_the_end
@@ -65,6 +66,8 @@ async def open_player(
         if not spec.only_scores:
             opened = open_agent(spec.agent, models, run, spec.base_dir, spec.function, spec.verify)
             agent = await stack.enter_async_context(opened)
+        if spec.judge.model_provider.batch and not spec.student.model_provider.batch:
+            agent = in_places(agent, models.connections.at_once, session.admission)
 
         def turns(at: Address) -> list[PlayedTurn]:
             place = (at.branch_id, at.step, at.slot, at.attempt)

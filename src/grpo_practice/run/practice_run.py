@@ -17,7 +17,7 @@ from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import room_of
 from grpo_practice.rollout.attempts import SystemCheck
 from grpo_practice.rollout.groups.plan import plan_practice
-from grpo_practice.run.batching import together
+from grpo_practice.run.batched_runs import together
 from grpo_practice.run.clients import Connections, Models, endpoint_of
 from grpo_practice.run.configs import practice_config
 from grpo_practice.run.driver import playing
@@ -309,7 +309,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
         concurrency=(settings.rollout_concurrency, config.evaluation.judge_concurrency),
         admission=session.admission,
     )
-    models = Models(connections, run.ledger, run.emit, config.evaluation.prices, run.batches)
+    models = Models(connections, run.ledger, run.emit, config.evaluation.prices, run.batch_log)
     spec = PlayerSpec(
         agent=agent,
         base_dir=job.loaded.base_dir,

@@ -18,7 +18,7 @@ from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.budget import ASSUMED_OUT, Account, Amount, Caps
 from grpo_practice.llm.endpoint import host, place
 from grpo_practice.llm.prices import Price, Prices
-from grpo_practice.run.batching import check_batches
+from grpo_practice.run.batched_runs import check_batches
 from grpo_practice.run.clients import SIM_URL, endpoint_of
 from grpo_practice.run.requests.base import RunRequest
 from grpo_practice.run.session import Session

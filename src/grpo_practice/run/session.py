@@ -24,7 +24,7 @@ from grpo_practice.core.types import PlannedStep, Sample, Verdict
 from grpo_practice.llm.admission import Admission
 from grpo_practice.rollout.play import Verify
 from grpo_practice.store import Store
-from grpo_practice.store.batches import SqlBatches
+from grpo_practice.store.batch_log import SqlBatchLog
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.records import Branch, RunSpec, StepRow
 from grpo_practice.store.store import Planner
@@ -107,7 +107,7 @@ class OpenRun:
     invocation_id: int
     meter: Meter
     emit: Emit
-    batches: SqlBatches
+    batch_log: SqlBatchLog
     rows: Sequence[StepRow] = ()
     """Steps of the run when it was opened."""
 
@@ -223,8 +223,8 @@ def _worked_on(session: Session, spec: RunSpec, branch: Branch) -> Iterator[Open
     ) as invocation_id:
         ledger = session.store.ledger(branch, invocation_id)
         try:
-            emit, batches = tee(meter.record, session.emit), session.store.batches(branch)
-            yield OpenRun(branch, ledger, invocation_id, meter, emit, batches)
+            emit, log = tee(meter.record, session.emit), session.store.batch_log(branch)
+            yield OpenRun(branch, ledger, invocation_id, meter, emit, log)
         except asyncio.CancelledError:
             if session.admission.stopped is None:
                 raise

@@ -156,7 +156,7 @@ class _Stop:
         reason, left = self._session.admission.stopped, self._session.admission.in_flight
         if isinstance(reason, StoppedError):
             reason.unanswered = left
-            reason.batches = [*self._session.admission.batches.values()]
+            reason.batches = [*self._session.admission.under_way.values()]
         if self._task is not None:
             self._task.cancel()
 

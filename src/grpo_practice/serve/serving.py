@@ -28,7 +28,7 @@ from grpo_practice.llm.prices import Prices
 from grpo_practice.llm.sim import SimTransport
 from grpo_practice.reports.base import Report
 from grpo_practice.rollout.chat_server.server import listening
-from grpo_practice.run.batching import no_batches
+from grpo_practice.run.batched_runs import no_batches
 from grpo_practice.run.clients import SIM_URL, endpoint_of
 from grpo_practice.run.served_agent import ServedAgent
 from grpo_practice.run.specs import simulated

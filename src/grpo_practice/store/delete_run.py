@@ -91,7 +91,8 @@ _DELETES = (
     " (SELECT call_id FROM calls WHERE branch_id IN {branches})",
     "DELETE FROM calls WHERE branch_id IN {branches}",
     "DELETE FROM failures WHERE branch_id IN {branches}",
-    "DELETE FROM batches WHERE branch_id IN {branches}",
+    "DELETE FROM batch_calls WHERE branch_id IN {branches}",
+    "DELETE FROM batches WHERE batch_id NOT IN (SELECT batch_id FROM batch_calls)",
     # The remaining calls and failures belong to runs that are kept. Reassign their invocations to
     # these runs, without a branch, so that they do not count as a run's last command.
     """UPDATE invocations SET branch_id = NULL, run_id = (

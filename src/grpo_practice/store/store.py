@@ -32,7 +32,7 @@ from grpo_practice.store import (
     steps,
     trained_steps,
 )
-from grpo_practice.store.batches import SqlBatches
+from grpo_practice.store.batch_log import SqlBatchLog
 from grpo_practice.store.close_step import DerivedCause, Source
 from grpo_practice.store.db import (
     explained,
@@ -305,9 +305,9 @@ class Store(OpenStore):
 
         self._write(lambda db: recorded_attempts.fill(db, branch, plan, staged.attempts_at))
 
-    def batches(self, branch: Branch) -> SqlBatches:
+    def batch_log(self, branch: Branch) -> SqlBatchLog:
         """Return the record of the batches in which the run's requests are sent."""
-        return SqlBatches(self.read, self._write, branch)
+        return SqlBatchLog(self.read, self._write, branch)
 
     async def open_step(self, branch: Branch, step: int, library_id: int | None) -> None:
         """Mark the step as open."""

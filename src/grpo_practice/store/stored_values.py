@@ -9,7 +9,6 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from grpo_practice.core.batched import CUSTOM_ID
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.text import brief
 from grpo_practice.core.types import Answer, PlannedStep
@@ -81,7 +80,6 @@ def _checks() -> dict[str, Callable[[str], object]]:
         **dict.fromkeys(("identity", "meta", "spec"), (dict[str, Any], finite)),
         **dict.fromkeys(("domains", "left_out"), (list[str], finite)),
         "answer": (Answer, finite),
-        "keys": (list[Annotated[str, StringConstraints(pattern=CUSTOM_ID)]], finite),
         "prompts": (dict[str, sha], finite),
         "messages": (Annotated[list[dict[str, Any]], Field(min_length=1)], finite),
         "from_ops": (list[int], counts),

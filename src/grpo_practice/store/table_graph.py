@@ -18,7 +18,7 @@ SHARED = ("texts", "samples", "datasets", "verifiers")
 NOT_COPIED = {
     "call_sums": "triggers on `calls` fill it",
     "address_salt": "each file has its own",
-    "batches": "the run waits for them in one file only",
+    **dict.fromkeys(("batches", "batch_calls"), "only one file waits for them"),
 }
 """Tables whose rows are not copied, each with the reason."""
 _SAME_SALT = "(SELECT salt FROM main.address_salt) = (SELECT salt FROM src.address_salt)"

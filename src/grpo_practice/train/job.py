@@ -11,7 +11,7 @@ from grpo_practice.config.reading.discover import config_here
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
 from grpo_practice.core.types import PlannedStep
-from grpo_practice.run.batching import no_batches
+from grpo_practice.run.batched_runs import no_batches
 from grpo_practice.run.configs import config_file, stored_text, unnamed
 from grpo_practice.run.preflight import (
     check_plan,

@@ -58,7 +58,8 @@ def show_forecast(forecast: "Forecast") -> None:
 def _ways(forecast: "Forecast") -> list[tuple[str, str]]:
     """Return cost and time of both ways to make the calls, if batches are used or cost less."""
     live, batched = forecast.live, forecast.batched
-    if live.cost_usd == batched.cost_usd and forecast.total.seconds != batched.seconds:
+    is_used = forecast.total.seconds == batched.seconds != live.seconds
+    if live.cost_usd == batched.cost_usd and not is_used:
         return []
     return [("sent at once", _way(live)), ("in batches", _way(batched))]
 

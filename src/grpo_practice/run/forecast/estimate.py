@@ -9,9 +9,8 @@ from typing import ClassVar, Literal
 from typing_extensions import override
 
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.core.batched import DAY_S, has_company
 from grpo_practice.core.calls import Usage
-from grpo_practice.core.stages import STAGES, Stage
+from grpo_practice.core.stages import STAGES, Stage, goes_in_batches
 from grpo_practice.core.text import DENSE_CHARS_PER_TOKEN, SPARSE_CHARS_PER_TOKEN
 from grpo_practice.llm.budget import FLAGS, Account
 from grpo_practice.llm.prices import Price, Prices
@@ -22,7 +21,7 @@ from grpo_practice.run.forecast.power import PlannedEffect, PlannedPower
 from grpo_practice.run.forecast.range import ONE, Range, around, total
 from grpo_practice.run.forecast.shares import RolloutRequests
 from grpo_practice.store import Store
-from grpo_practice.store.batches import mean_seconds
+from grpo_practice.store.batch_log import mean_seconds
 from grpo_practice.store.identity import Identity
 from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.pace import Pace, pace
@@ -34,6 +33,8 @@ TURN_TOKENS = 1_000
 """Upper bound on the tokens that a tool call adds to the next request, assumed before the first
 call.
 """
+DAY_S = 86_400.0
+"""Seconds within which an endpoint answers a batch."""
 ASSUMED_SECONDS = Range(2, 30)
 """Seconds per call, assumed if the model's speed is unknown."""
 
@@ -68,6 +69,18 @@ class StageCalls:
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """Cost and time of calls that are made in one of two ways."""
+
+    cost_usd: Range | None
+    """Dollars; None if one of the models has no price."""
+    seconds: Range
+
+
+NO_WAY = Way(None, Range())
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """Forecast for one stage."""
 
@@ -95,14 +108,10 @@ class Line:
     """Config key that sets, or would set, this limit."""
     limited_by: Literal["key", "default", "nothing"] = "nothing"
     """Source of the limit."""
-    live_usd: Range | None = None
-    """Dollars if each call is made at once; None if the price is unknown."""
-    batch_usd: Range | None = None
-    """Dollars if the calls are made in batches as far as they can be."""
-    live_s: Range = ONE
-    """Total seconds of calls made at once."""
-    batch_s: Range = ONE
-    """Total seconds of calls made in batches as far as they can be."""
+    live: Way = NO_WAY
+    """Cost and time if each call is made at once."""
+    batched: Way = NO_WAY
+    """Cost and time if the calls are made in batches as far as they can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +121,6 @@ class Total:
     calls: Range
     tokens_in: Range
     tokens_out: Range
-    cost_usd: Range | None
-    """Dollars; None if one of the models has no price."""
-    seconds: Range
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """Cost and time of a run whose calls are made in one of two ways."""
-
     cost_usd: Range | None
     """Dollars; None if one of the models has no price."""
     seconds: Range
@@ -181,25 +181,25 @@ class Forecast(Report):
             total(getattr(line, what) for line in self.stages).whole()
             for what in ("calls", "tokens_in", "tokens_out")
         )
-        way = self._way([(x.cost_usd, x.seconds) for x in self.stages])
+        way = self._way([Way(x.cost_usd, x.seconds) for x in self.stages])
         return Total(calls, tokens_in, tokens_out, way.cost_usd, way.seconds)
 
     @property
     def live(self) -> Way:
         """Cost and time if each call is made at once."""
-        return self._way([(x.live_usd, x.live_s) for x in self.stages])
+        return self._way([x.live for x in self.stages])
 
     @property
     def batched(self) -> Way:
         """Cost and time if the calls are made in batches as far as they can be."""
-        return self._way([(x.batch_usd, x.batch_s) for x in self.stages])
+        return self._way([x.batched for x in self.stages])
 
-    def _way(self, lines: Sequence[tuple[Range | None, Range]]) -> Way:
+    def _way(self, ways: Sequence[Way]) -> Way:
         # One unknown price makes the sum unknown, rather than too low.
-        usd = None if self.unpriced else total(usd or Range() for usd, _ in lines)
+        usd = None if self.unpriced else total(way.cost_usd or Range() for way in ways)
         # At the upper end, each wait for the slowest group adds one call of every stage.
         chain = sum(x.call_s.high * x.turns.high for x in self.stages if x.calls.high > 0)
-        work = total(seconds for _, seconds in lines)
+        work = total(way.seconds for way in ways)
         return Way(usd, Range(work.low, work.high + self.waits * chain))
 
     @property
@@ -284,13 +284,13 @@ def forecast_line(
     # A server may compute all of them together, or only as many as before, and let others wait.
     before = known.at_once if known else server.at_once if server else at_once
     live_s = Range(work.low / max(at_once, before), work.high / min(at_once, before))
-    can_wait = has_company(left.stage) and left.turns == ONE
+    can_wait = goes_in_batches(left.stage) and left.turns == ONE
     batches = Range(min(left.batches.low, calls.low), min(left.batches.high, calls.high))
     usual_s = store.read(mean_seconds, model)
     days = Range(batches.low * min(usual_s, DAY_S), batches.high * DAY_S)
-    ways = [(usd(batch=False), live_s), (usd(batch=True), days)]
-    live, batch = ways[0], ways[can_wait]
-    cost_usd, seconds = batch if left.model.model_provider.batch else live
+    live = Way(usd(batch=False), live_s)
+    batched = Way(usd(batch=True), days) if can_wait else live
+    used = batched if left.model.model_provider.batch else live
     return Line(
         part=left.part,
         stage=left.stage,
@@ -298,19 +298,17 @@ def forecast_line(
         calls=calls,
         tokens_in=calls.times(tokens_in).whole(),
         tokens_out=calls.times(tokens_out).whole(),
-        cost_usd=cost_usd,
+        cost_usd=used.cost_usd,
         call_s=call_s,
-        seconds=seconds,
+        seconds=used.seconds,
         history=known.calls if known else 0,
         of=known.of if known else "run",
         turns=left.turns,
         max_tokens=most,
         limit_key=endpoint.limit_key,
         limited_by="nothing" if most is None else "default" if usual else "key",
-        live_usd=live[0],
-        batch_usd=batch[0],
-        live_s=live[1],
-        batch_s=batch[1],
+        live=live,
+        batched=batched,
     )
 
 

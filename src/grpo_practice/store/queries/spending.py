@@ -184,8 +184,12 @@ def figures(db: sqlite3.Connection, calls: ToCome) -> Figures | None:
 def _figures(
     db: sqlite3.Connection, of: Likeness, which: str, asked: dict[str, object]
 ) -> Figures | None:
-    columns = ("tokens_in", "tokens_out", "seconds")
-    parts = ", ".join(f"avg({c}) AS {c}_mean, avg({c} * {c} * 1.0) AS {c}_squared" for c in columns)
+    # The seconds of a reply in a batch are unknown, and stored as 0.
+    columns = {c: c for c in ("tokens_in", "tokens_out")} | {"seconds": "nullif(seconds, 0)"}
+    parts = ", ".join(
+        f"coalesce(avg({sql}), 0) AS {c}_mean, coalesce(avg({sql} * {c} * 1.0), 0) AS {c}_squared"
+        for c, sql in columns.items()
+    )
     row = db.execute(
         f"""WITH newest AS (
               SELECT s.branch_id, s.step, coalesce(libraries.n, 0) AS held

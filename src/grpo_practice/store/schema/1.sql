@@ -340,20 +340,28 @@ CREATE TABLE failures (                      -- requests that gave no usable ans
 ) STRICT;
 CREATE INDEX failures_where ON failures (branch_id, step);
 
-CREATE TABLE batches (                       -- requests that an endpoint answers within a day
+CREATE TABLE batches (                       -- of requests that an endpoint answers within a day
   batch_id   INTEGER PRIMARY KEY,
-  branch_id  INTEGER NOT NULL REFERENCES branches, -- the newest of the run, as it was sent
-  stage      TEXT NOT NULL,
   model      TEXT NOT NULL,
   url        TEXT NOT NULL,                  -- base URL without a login
-  keys       TEXT NOT NULL,                  -- JSON list of custom_ids: BRANCH_STEP_SLOT_ATTEMPT_STAGE_HASH_NTH
   file_id    TEXT,                           -- the endpoint's names; NULL = not known to exist
   remote_id  TEXT,
   status     TEXT,                           -- completed, failed, expired, cancelled; NULL = not ended
   created_at TEXT NOT NULL,
   ended_at   TEXT
 ) STRICT;
-CREATE INDEX batches_of ON batches (branch_id);
+CREATE TABLE batch_calls (                   -- their places in the ledger
+  batch_id     INTEGER NOT NULL REFERENCES batches,
+  branch_id    INTEGER NOT NULL REFERENCES branches,
+  step         INTEGER NOT NULL,
+  slot         INTEGER NOT NULL,
+  attempt      INTEGER NOT NULL,
+  stage        TEXT NOT NULL,
+  request_hash BLOB NOT NULL CHECK (length(request_hash) = 16),
+  nth          INTEGER NOT NULL,
+  PRIMARY KEY (batch_id, branch_id, step, slot, attempt, stage, request_hash, nth)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX batch_calls_of ON batch_calls (branch_id);
 
 -- Libraries of experiences, and what changed them.
 

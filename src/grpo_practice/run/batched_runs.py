@@ -1,11 +1,15 @@
 """Checks of configurations that send requests in batches, and their number of rollouts at once."""
 
+import asyncio
 from collections.abc import Sequence
 
 from grpo_practice.config import PracticeConfig
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import PracticeSettings, RunConfig
 from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.types import Trajectory
+from grpo_practice.llm.admission import Admission
+from grpo_practice.rollout.agents import Agent, RolloutContext
 from grpo_practice.store.records import StepRow
 from grpo_practice.verify.resolve import VerifyFunction
 
@@ -30,6 +34,21 @@ def no_batches(model: ModelConfig, why: str) -> ConfigError:
     """Return the error for a model that cannot be asked in batches."""
     key = f"{model.model_provider.section or 'agent.model.model_provider'}.batch"
     return ConfigError(f"{key}: {why}, so nothing can wait for a batch", hint=f"set {key}: false")
+
+
+def in_places(agent: Agent, places: int, admission: Admission) -> Agent:
+    """Return an agent that plays this number of rollouts at a time, during which no batch is sent.
+
+    All rollouts whose verdicts share a batch are begun together.
+    """
+    room = asyncio.Semaphore(places)
+
+    async def play(question: str, system: str, context: RolloutContext) -> Trajectory:
+        async with room:
+            with admission.working():
+                return await agent(question, system, context)
+
+    return play
 
 
 def together(config: PracticeConfig, rows: Sequence[StepRow]) -> PracticeSettings:
