@@ -277,16 +277,17 @@ def _traceback() -> None:
 def _leave_or_cancel(batches: Sequence[UnderWay]) -> None:
     """Ask a person at a terminal whether to cancel the batches that are still under way."""
     for batch in batches:
-        # Ctrl-C again leaves it, and so does an endpoint that refuses.
-        with suppress(typer.Abort, GrpoPracticeError):
+        with suppress(typer.Abort):  # Ctrl-C again leaves it
             if choose(f"{batch.text}: leave it, or cancel it?", "leave", "cancel") == "cancel":
                 import asyncio
 
-                asyncio.run(batch.cancel())
-                note(
-                    "cancelled; run the same command again to use its replies, and to send the rest"
-                )
-                continue
+                try:
+                    asyncio.run(batch.cancel())
+                except GrpoPracticeError as e:
+                    note(f"not cancelled: {e}")
+                else:
+                    note("cancelled; run the same command again to use its replies and go on")
+                    continue
         note(f"{batch.text}; run the same command again to wait for it")
 
 

@@ -20,7 +20,9 @@ from grpo_practice.core.errors import (
     GrpoPracticeError,
     LockedError,
     RunFailedError,
+    StoppedError,
     StoreError,
+    UnderWay,
 )
 from tests.cli.conftest import Gp, Ran
 from tests.processes import HANG_S, program, until
@@ -207,3 +209,19 @@ def test_help_does_not_wait_for_heavy_libraries() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
+
+
+def test_a_batch_that_cannot_be_cancelled_is_told_in_a_sentence(
+    gp: Gp, fail_with: Fail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancel() -> None:
+        raise EndpointRefusedError("HTTP 409")
+
+    stopped = StoppedError(signal.SIGINT)
+    stopped.batches = [UnderWay("a batch is under way", cancel)]
+    fail_with(stopped)
+    monkeypatch.setattr("grpo_practice.main.choose", lambda *_: "cancel")
+    ran = gp("init")
+    assert ran.code == 130
+    assert "not cancelled: HTTP 409" in ran.err
+    assert "run the same command again to wait for it" in ran.err

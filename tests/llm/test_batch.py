@@ -87,7 +87,7 @@ class Asked:
         admission.emit = lambda event: (
             self.notices.append(event.text) if isinstance(event, Notice) else None
         )
-        endpoint = Endpoint(self.server.url, api_key="k", **{"max_tries": 3, **self.endpoint})
+        endpoint = Endpoint(self.server.url, **{"api_key": "k", "max_tries": 3, **self.endpoint})
         opened = Batches(endpoint, self.log, admission, enabled=self.enabled, sleep=_brief)
         async with opened as batches:
             yield batches
@@ -367,7 +367,7 @@ async def test_a_new_batch_that_the_endpoint_does_not_know_is_not(
         server.batches.clear()
         came = await Asked(server, replace(log, dies="")).make(2)
         assert {type(x) for x in came} == {EndpointRefusedError}
-        assert "is not known there" in str(came[0])
+        assert "does not know the batch" in str(came[0])
 
 
 async def test_a_cap_counts_the_requests_under_way() -> None:

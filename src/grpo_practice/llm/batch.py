@@ -19,7 +19,7 @@ from grpo_practice.core.events import Notice
 from grpo_practice.core.stages import goes_in_batches
 from grpo_practice.core.text import count
 from grpo_practice.llm.admission import Admission
-from grpo_practice.llm.api import Bodies, adapted_text, completion
+from grpo_practice.llm.api import APIS, Bodies, adapted_text, completion
 from grpo_practice.llm.batch_api import (
     ENDED,
     BatchApi,
@@ -32,7 +32,7 @@ from grpo_practice.llm.budget import Ask
 from grpo_practice.llm.chat_completions import read_reply, read_usage
 from grpo_practice.llm.endpoint import Endpoint, place, shown_url
 from grpo_practice.llm.http import Http, encode_body
-from grpo_practice.llm.http_response import OtherApiError, Response, shown
+from grpo_practice.llm.http_response import Response, shown
 from grpo_practice.llm.prices import priced
 from grpo_practice.llm.rate_limit import Sleep
 from grpo_practice.llm.retry_policy import Adapt, Fail, Retry, RetryDecision, decide
@@ -194,15 +194,14 @@ class Batches:
 
     def _response(self, status: int, raw: Any) -> Response:
         """Return a result in the form of a response that came at once."""
-        body, other = raw, None
+        api, body = self._endpoint.api, raw
+        # `type` may have been changed since the request was sent.
+        forms = [name for name in (api, *APIS) if APIS[name].recognises(raw)]
         try:
-            body = completion(self._endpoint.api, raw) if 200 <= status < 300 else raw
-        except OtherApiError as e:
-            other = str(e)
+            body = completion(next(iter(forms), api), raw) if 200 <= status < 300 else raw
         except ValueError as e:
             body = {"error": {"message": str(e)}}
-        where = shown_url(self._http.url)
-        return Response(status, {}, json.dumps(raw), body, where, other)
+        return Response(status, {}, json.dumps(raw), body, shown_url(self._http.url))
 
     async def _collect(self, call: CallKey, request: Request) -> Results:
         """Add a request to the next batch of its stage, and return the results of that batch."""
@@ -297,11 +296,7 @@ class Batches:
             if datetime.now(UTC) - datetime.fromisoformat(stored.created_at) > LOST_AFTER:
                 self._log.update(stored.id, status="expired")
                 return {}
-            raise EndpointRefusedError(
-                f"{self._where}: {what} is not known there",
-                hint=f"check that the API key in {self._endpoint.key_name} belongs to the account"
-                " that created the batch",
-            ) from None
+            raise
 
     async def _wait(self, stored: StoredBatch, name: str) -> tuple[RemoteBatch, Results]:
         """Return a batch once it has ended, and its results.
@@ -327,6 +322,9 @@ class Batches:
             results = await self._api.results(remote)
         finally:
             self._admission.under_way.pop(name, None)
+        if remote.status == "failed" and any(status for status, _ in results.values()):
+            # It failed on its way: its replies are paid, and only the others are missing.
+            remote = replace(remote, status="expired")
         self._log.update(stored.id, status=remote.status)
         if remote.status == "cancelled" and not first.status.startswith("cancel"):
             # A person did this, so the rest is not sent until a person says so.

@@ -27,7 +27,7 @@ ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 PATIENT_TRIES = 600
 """Number of tries of a request that only reads, so that a night's outage does not end a run."""
 LATE_S = 10.0
-"""Seconds within which the endpoint lists a new batch, even if its response was lost."""
+"""Seconds within which the endpoint shows what it has made: a batch in its list, results."""
 DOWNLOADS = 3
 """Maximum number of downloads of results that seem to be cut off."""
 _LONGEST_S = 60.0
@@ -66,6 +66,11 @@ class RemoteBatch:
     """Reason for the status `failed`."""
     too_large: bool
     """Whether the reason is that more tokens wait at the endpoint than it allows."""
+
+    @property
+    def has_results(self) -> bool:
+        """Whether some request certainly has a result."""
+        return self.status == "completed" or self.counted > 0
 
 
 class BatchApi:
@@ -157,13 +162,20 @@ class BatchApi:
     async def cancel(self, batch_id: str) -> None:
         """Cancel a batch; requests that have begun may still be answered."""
         path = f"/batches/{quote(batch_id, safe='')}/cancel"
-        await self._repeated(partial(self._once, "POST", path, by_name=True))
+        # One try, since a person waits for it and can ask again.
+        await self._repeated(partial(self._once, "POST", path, by_name=True), 1)
 
     async def results(self, batch: RemoteBatch) -> Results:
-        """Return the results of a batch; a line that is cut off counts as no result."""
+        """Return the results of a batch; a line that is cut off counts as no result.
+
+        Raises:
+            UnknownBatchError: There is no result, although the endpoint answered requests.
+        """
         found = dict[str, tuple[int, Any]]()
         for n in range(DOWNLOADS):
-            await self._sleep(float(n))
+            if n:  # the files may be named, or ready, only a moment after the batch has ended
+                await self._sleep(LATE_S)
+                batch = await self.get(batch.id)
             is_whole = True
             for file in batch.files:
                 for line in await self._lines(file):
@@ -171,8 +183,12 @@ class BatchApi:
                     is_whole &= result is not None or not line.strip()
                     if result is not None:
                         found.setdefault(result[0], result[1:])
-            if is_whole and sum(status > 0 for status, _ in found.values()) >= batch.counted:
+            n_answered = sum(status > 0 for status, _ in found.values())
+            if is_whole and n_answered >= batch.counted and (found or not batch.has_results):
                 break
+        if not found and batch.has_results:
+            # Another batch would be paid, and may well be lost, too.
+            raise self._unknown("has no results of the batch")
         return found
 
     async def _lines(self, file_id: str) -> Sequence[bytes]:
@@ -209,6 +225,13 @@ class BatchApi:
         if isinstance(name, str) and name:
             return name
         raise self._strange(body, what)
+
+    def _unknown(self, why: str) -> UnknownBatchError:
+        hint = (
+            f"check that the API key in {self._endpoint.key_name} belongs to the account that"
+            " created the batch; after two days, the same command sends its requests again"
+        )
+        return UnknownBatchError(f"{self._where} {why}", hint=hint)
 
     def _strange(self, body: Any, what: str) -> EndpointRefusedError:
         said = f"{self._where}: the response does not describe {what}: {shown(json.dumps(body))}"
@@ -252,6 +275,9 @@ class BatchApi:
             self._answered, (status, headers, raw) = True, came
             if 200 <= status < 300:
                 return raw
+            if status == 413 and method == "POST":
+                what = f"{self._where} does not accept even a single request in a batch: HTTP 413"
+                raise TooLargeError(what, hint=self.live_hint)
             decision = self._decide(status, headers, raw, by_name=by_name)
         if isinstance(decision, Retry):
             raise AgainError(decision)
@@ -264,10 +290,7 @@ class BatchApi:
         answer = Response(status, headers, text, body, self._where)
         said = f"HTTP {status}, {shown(text) or 'no message'}"
         if status == 404 and by_name:
-            return Fail(UnknownBatchError(f"{self._where} does not know the batch: {said}"))
-        if status == 413:
-            what = f"{self._where} does not accept even a single request in a batch: {said}"
-            return Fail(TooLargeError(what, hint=self.live_hint))
+            return Fail(self._unknown(f"does not know the batch: {said}"))
         if status in (404, 405, 501):
             what = f"{self._where} does not offer batches: {said}"
             return Fail(EndpointRefusedError(what, hint=self.live_hint))

@@ -202,12 +202,15 @@ class Http:
         url = request_url(self._endpoint, path).copy_merge_params(dict(query or {}))
         headers = {} if kind is None else {"content-type": kind}
         try:
-            request = self._client.build_request(method, url, content=content, headers=headers)
+            request = self._built(method, url, content=content, headers=headers)
             request.extensions["timeout"] = httpx.Timeout(
                 self._endpoint.timeout_s, connect=self._endpoint.connect_timeout_s
             ).as_dict()
             async with aclosing(await self._client.send(request, stream=True)) as response:
-                chunks = LimitedChunks(response.aiter_bytes(_CHUNK), most, key=None)
+                unpacked = response.aiter_bytes(_CHUNK)
+                chunks = LimitedChunks(
+                    unpacked, most, lambda: response.num_bytes_downloaded, key=None
+                )
                 raw = b"".join([chunk async for chunk in chunks])
         except BREAKS as e:
             return connection_failure(e, redactor.text(shown_url(str(url))))
@@ -220,16 +223,16 @@ class Http:
         """
         return self._send(content)
 
+    def _built(self, method: str, url: httpx.URL, **how: Any) -> httpx.Request:
+        request = self._client.build_request(method, url.copy_with(userinfo=b""), **how)
+        # aiohttp accepts a login in the URL or in a header, but not in both.
+        auth = httpx.BasicAuth(url.username, url.password)
+        return next(auth.auth_flow(request)) if url.userinfo else request
+
     def _sender(self) -> Callable[[bytes], AbstractAsyncContextManager[OpenResponse]]:
         """Return a function that posts a body; the common part of all requests is prepared here."""
-        bare, auth = httpx.URL(self.url), None
-        # aiohttp accepts a login in the URL or in a header, but not in both.
-        if bare.userinfo:
-            auth = httpx.BasicAuth(bare.username, bare.password)
-            bare = bare.copy_with(userinfo=b"")
-        request = self._client.build_request("POST", bare)
-        if auth is not None:
-            request = next(auth.auth_flow(request))
+        request = self._built("POST", httpx.URL(self.url))
+        bare = request.url
         del request.headers["content-length"]  # that of the empty body
         # httpx chooses the proxy for a URL here and offers no public name for it.
         transport = self._client._transport_for_url(bare)
