@@ -80,10 +80,12 @@ class Asked:
     notices: list[str] = field(default_factory=list)
     endpoint: Mapping[str, Any] = field(default_factory=dict)
     enabled: bool = True
+    account: Account = field(default_factory=Account)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Batches]:
-        admission = Admission(Account(self.caps))
+        self.account.caps = self.caps
+        admission = Admission(self.account)
         admission.emit = lambda event: (
             self.notices.append(event.text) if isinstance(event, Notice) else None
         )
@@ -383,3 +385,5 @@ async def test_the_responses_api_has_batches_too() -> None:
         asked = Asked(server, endpoint={"api": "responses"})
         assert all(isinstance(text, str) and text for text in await asked.make(2))
         assert {row["path"] for row in server.paid} == {"/v1/responses"}
+        charged = sum(row["tokens_in"] + row["tokens_out"] for row in server.paid)
+        assert asked.account.spent.tokens == charged

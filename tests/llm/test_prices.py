@@ -60,6 +60,20 @@ def test_the_users_price_counts_before_the_list_and_the_simulated_endpoint_is_fr
     assert Prices({}).find("sim", "http://127.0.0.1:8000/v1") is None
 
 
+def test_a_batch_costs_what_the_list_or_the_users_discount_says() -> None:
+    usage = Usage(1_000_000, None, 1_000_000)
+    own = {
+        "m": ModelPrice(input=1, output=3, batch_discount=0.25),
+        "n": ModelPrice(input=1, output=3),
+    }
+    prices = Prices(own)
+    for model, share in (("gpt-4o-mini", "0.5"), ("m", "0.75"), ("n", "1")):
+        live, batch = (prices.find(model, OPENAI, batch=b) for b in (False, True))
+        assert live is not None
+        assert batch is not None
+        assert batch.usd(usage) == Decimal(share) * (live.usd(usage) or 0)
+
+
 def test_the_list_knows_a_model_at_its_own_provider() -> None:
     price = Prices({}).find("gpt-4o-mini", OPENAI)
     assert price is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.config.reading.env import Environment
-from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.errors import ConfigError, PausedError
 from grpo_practice.llm import batch
 from grpo_practice.reports.run_list import runs_report
 from grpo_practice.reports.stored_runs import run_report
@@ -94,6 +94,21 @@ async def test_verdicts_of_a_live_agent_share_a_batch_and_few_rollouts_are_playe
     await project.evaluate(*sets, "evaluation.concurrency=5", PRICES, agent=play)
     assert batches(project) == [("judge", 12)]
     assert playing == [0, 5]
+
+
+async def test_a_cap_pauses_a_run_whose_verdicts_alone_are_in_batches(
+    server: BatchServer, tmp_path: Path
+) -> None:
+    judge = f"{{model_provider: {{model: sim, base_url: {server.url!r}, batch: true}}}}"
+    sets = at(server, "evaluation.verify=judge", f"evaluation.judge_model={judge}")
+    project = Project(tmp_path, max_requests=20)
+    with pytest.raises(PausedError):
+        await project.evaluate(*sets)
+    assert len(server.paid) == 20
+    project.max_requests = None
+    await project.evaluate(*sets)
+    assert (len(server.paid), server.paid_twice()) == (24, [])
+    assert sum(n for stage, n in batches(project) if stage == "judge") == 12
 
 
 @pytest.mark.long
