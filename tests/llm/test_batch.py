@@ -351,6 +351,17 @@ async def test_a_batch_at_another_address_is_not_paid_again() -> None:
         assert not second.paid
 
 
+async def test_a_batch_that_ended_at_another_address_is_no_dead_end() -> None:
+    def script(n: int, _: str, body: Any) -> tuple[int, Any]:
+        return 400, {"error": {"message": "no"}}
+
+    async with batching(script=script) as first, batching() as second:
+        asked = Asked(first)
+        await asked.make(1)
+        rows = {i: replace(row, status="completed") for i, row in asked.log.rows.items()}
+        assert await Asked(second, replace(asked.log, rows=rows)).make(1) == await expected(1)
+
+
 async def test_an_old_batch_that_the_endpoint_does_not_know_is_sent_again() -> None:
     async with batching() as server:
         log = MemoryLog(dies="after remote_id")

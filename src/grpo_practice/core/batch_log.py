@@ -32,6 +32,8 @@ class StoredBatch:
     """Endpoint's name of the uploaded requests; None if it is not known to have them."""
     remote_id: str | None = None
     """Endpoint's name of the batch; None if it is not known to have created it."""
+    status: str | None = None
+    """Final status; None if it is not known to have ended."""
 
 
 class BatchLog(Protocol):

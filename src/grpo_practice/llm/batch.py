@@ -90,6 +90,7 @@ class Batches:
         self._piles = dict[Pile, tuple[dict[CallKey, bytes], asyncio.Task[Results]]]()
         """Lines collected for the next batch, and the task that will send them."""
         self._collected = 0
+        self._more = ": you can stop this command and run it again to continue"
         self._tasks = set[asyncio.Task[Any]]()
 
     async def __aenter__(self) -> Self:
@@ -278,6 +279,8 @@ class Batches:
     async def _read_earlier(self, stored: StoredBatch) -> Results:
         what = f"a batch of {count(len(stored.calls), 'request')}, recorded at {stored.created_at},"
         if stored.url != self._url:
+            if stored.status is not None:
+                return {}
             raise EndpointRefusedError(
                 f"{what} is under way at {stored.url}, but its model is now at {self._url}",
                 hint=f"--set {self._endpoint.section}.base_url={stored.url}",
@@ -311,9 +314,9 @@ class Batches:
         try:
             first = remote = await self._api.get(name)
             if remote.status not in ENDED:
-                text = f"waiting up to 24 hours for {what} at {self._where}"
-                more = "you can stop this command and run it again to continue"
-                self._admission.emit(Notice(f"{text}: {more}"))
+                text = f"waiting up to 24 hours for {what} at {self._where}{self._more}"
+                self._admission.emit(Notice(text))
+                self._more = ""
             wait_s = FIRST_POLL_S
             while remote.status not in ENDED:
                 await self._sleep(wait_s)

@@ -89,7 +89,7 @@ def _batch(rows: Sequence[sqlite3.Row]) -> StoredBatch:
         (Address(**{name: row[name] for name in place}), bytes(row["request_hash"]), row["nth"])
         for row in rows
     ]
-    own = ("url", "created_at", "file_id", "remote_id")
+    own = ("url", "created_at", "file_id", "remote_id", "status")
     return StoredBatch(rows[0]["batch_id"], calls=calls, **{name: rows[0][name] for name in own})
 
 
