@@ -12,6 +12,7 @@ from aiohttp import web
 
 from grpo_practice.core.calls import Reply
 from grpo_practice.core.errors import EndpointError, EndpointRefusedError
+from grpo_practice.llm import batch_api
 from grpo_practice.llm.batch_api import ENDED, BatchApi, RemoteBatch
 from tests.contract.endpoint.batches import BatchServer, Kept, batching
 from tests.llm.test_batch import Asked, MemoryLog, expected, key, request, until
@@ -218,3 +219,12 @@ async def test_replies_are_used_although_the_api_was_changed() -> None:
         asked = Asked(server, replace(dead.log, dies=""))
         assert await asked.make(2) == await expected(2)
         assert len(server.paid) == 2
+
+
+async def test_a_response_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_api, "TRANSFER_S", 0.2)
+    async with batching(upload_delay_s=60) as server:
+        (error,) = await Asked(server, endpoint={"max_tries": 2}).make(1)
+        assert isinstance(error, EndpointRefusedError)
+        assert "0.2 s have passed" in str(error)
+        assert len(server.files) == 2

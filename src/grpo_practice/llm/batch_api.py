@@ -1,5 +1,6 @@
 """Files and batches of an endpoint: requests that it answers within a day, for less money."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ PATIENT_TRIES = 600
 """Number of tries of a request that only reads, so that a night's outage does not end a run."""
 LATE_S = 10.0
 """Seconds within which the endpoint shows what it has made: a batch in its list, results."""
+TRANSFER_S = 3_600.0
+"""Deadline of a whole transfer, because a server that sends byte by byte meets any other."""
 DOWNLOADS = 3
 """Maximum number of downloads of results that seem to be cut off."""
 _LONGEST_S = 60.0
@@ -268,7 +271,12 @@ class BatchApi:
         Raises:
             AgainError: The request is worth repeating.
         """
-        came = await self._http.request(method, path, content, **how)
+        came: tuple[int, Mapping[str, str], bytes] | ConnectionFailure
+        try:
+            async with asyncio.timeout(TRANSFER_S):
+                came = await self._http.request(method, path, content, **how)
+        except TimeoutError:
+            came = ConnectionFailure("deadline", f"{TRANSFER_S:g} s have passed", self._where)
         if isinstance(came, ConnectionFailure):
             decision = decide_broken(came, answered=self._answered)
         else:
