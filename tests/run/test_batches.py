@@ -96,6 +96,18 @@ async def test_verdicts_of_a_live_agent_share_a_batch_and_few_rollouts_are_playe
     assert playing == [0, 5]
 
 
+@pytest.mark.long
+async def test_comparisons_wait_for_live_rollouts_that_wait_for_their_turn(
+    server: BatchServer, tmp_path: Path
+) -> None:
+    project = Project(tmp_path)
+    teacher = f"{{model_provider: {{model: sim, base_url: {server.url!r}, batch: true}}}}"
+    slow = f"{MODEL}.requests_per_minute=300"
+    await project.practise(*at(server, SHORT, slow, f"practice.teacher_model={teacher}"))
+    steps = project.query("SELECT DISTINCT step FROM calls WHERE stage = 'compare'")
+    assert len([x for x, _ in batches(project) if x == "compare"]) == len(steps)
+
+
 async def test_a_cap_pauses_a_run_whose_verdicts_alone_are_in_batches(
     server: BatchServer, tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ def no_batches(model: ModelConfig, why: str) -> ConfigError:
 def in_places(agent: Agent, places: int, admission: Admission) -> Agent:
     """Return an agent that plays this number of rollouts at a time, during which no batch is sent.
 
-    All rollouts whose verdicts share a batch are begun together.
+    If their verdicts share a batch, all rollouts of a step begin together.
     """
     room = asyncio.Semaphore(places)
 

@@ -66,7 +66,7 @@ async def open_player(
         if not spec.only_scores:
             opened = open_agent(spec.agent, models, run, spec.base_dir, spec.function, spec.verify)
             agent = await stack.enter_async_context(opened)
-        if spec.judge.model_provider.batch and not spec.student.model_provider.batch:
+        if not spec.student.model_provider.batch:
             agent = in_places(agent, models.connections.at_once, session.admission)
 
         def turns(at: Address) -> list[PlayedTurn]:
