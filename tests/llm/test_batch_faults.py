@@ -227,3 +227,14 @@ async def test_a_response_that_never_ends_is_given_up(monkeypatch: pytest.Monkey
         asked = Asked(server)
         assert await asked.make(2) == await expected(2)
         assert asked.kinds == [2]
+
+
+async def test_another_accounts_key_does_not_pay_for_a_batch_without_a_name() -> None:
+    async with batching() as server:
+        dead = Asked(server, MemoryLog(dies="before remote_id"))
+        await dead.make(2)
+        other = Asked(server, replace(dead.log, dies=""), endpoint={"api_key": "other"})
+        assert "does not know the batch" in str(await refused(other, 2))
+        asked = Asked(server, other.log)
+        assert await asked.make(2) == await expected(2)
+        assert len(server.batches) == 1

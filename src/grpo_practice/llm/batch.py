@@ -285,15 +285,15 @@ class Batches:
                 f"{what} is under way at {stored.url}, but its model is now at {self._url}",
                 hint=f"--set {self._endpoint.section}.base_url={stored.url}",
             )
-        name = stored.remote_id
-        if name is None and stored.file_id is not None:
-            remote = await self._api.find(stored.file_id)
-            name = remote.id if remote else None
-        if name is None:
-            self._log.update(stored.id, status="failed")
-            return {}
-        self._log.update(stored.id, remote_id=name)
         try:
+            name = stored.remote_id
+            if name is None and stored.file_id is not None:
+                remote = await self._api.find(stored.file_id)
+                name = remote.id if remote else None
+            if name is None:
+                self._log.update(stored.id, status="failed")
+                return {}
+            self._log.update(stored.id, remote_id=name)
             return (await self._wait(stored, name))[1]
         except UnknownBatchError:
             if datetime.now(UTC) - datetime.fromisoformat(stored.created_at) > LOST_AFTER:

@@ -134,17 +134,24 @@ class BatchApi:
         return await self._repeated(once)
 
     async def find(self, file_id: str) -> RemoteBatch | None:
-        """Return the batch of an uploaded file; None if it was never created."""
+        """Return the batch of an uploaded file; None if it was never created.
+
+        Raises:
+            UnknownBatchError: The endpoint does not know the file, or lists no batches.
+        """
         for wait_s in (0.0, LATE_S):
             await self._sleep(wait_s)
             if (found := await self._listed(file_id)) is not None:
                 return found
+        # With the key of another account, its list says nothing about the batch.
+        await self._read(f"/files/{quote(file_id, safe='')}", by_name=True)
         return None
 
     async def _listed(self, file_id: str) -> RemoteBatch | None:
         after: dict[str, str] = {}
         for _ in range(_MOST_PAGES):
-            body = await self._read("/batches", query={"limit": str(_PAGE), **after})
+            query = {"limit": str(_PAGE), **after}
+            body = await self._read("/batches", query=query, by_name=True)
             rows = body.get("data") if isinstance(body, dict) else None
             batches = [self._batch(row) for row in rows] if isinstance(rows, list) else []
             if found := [batch for batch in batches if batch.input_file == file_id]:
