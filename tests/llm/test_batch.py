@@ -391,6 +391,16 @@ async def test_a_cap_counts_the_requests_under_way() -> None:
         assert asked.kinds == [3]
 
 
+async def test_no_cap_holds_back_the_replies_of_an_earlier_batch() -> None:
+    async with batching() as server:
+        dead = Asked(server, MemoryLog(dies="after remote_id"))
+        await dead.make(3)
+        asked = Asked(server, replace(dead.log, dies=""), caps=Caps(requests=2))
+        came = await asked.make(4)
+        assert came[:3] == await expected(3)
+        assert isinstance(came[3], PausedError)
+
+
 async def test_the_responses_api_has_batches_too() -> None:
     async with batching() as server:
         asked = Asked(server, endpoint={"api": "responses"})

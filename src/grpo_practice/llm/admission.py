@@ -77,10 +77,13 @@ class Admission:
         self._empty.set()
 
     @asynccontextmanager
-    async def enter(self, ask: Ask = ANY, *, in_batch: bool = False) -> AsyncIterator[Try]:
+    async def enter(
+        self, ask: Ask = ANY, *, in_batch: bool = False, is_sent: bool = False
+    ) -> AsyncIterator[Try]:
         """Hold a reservation while the block runs; the block records the actual cost on the `Try`.
 
-        A stop does not wait for a request `in_batch`, whose reply is not lost.
+        A stop does not wait for a request `in_batch`, whose reply is not lost. No cap holds back a
+        request that `is_sent` already.
 
         Raises:
             PausedError: The request exceeds a cap, and no request in flight could change that.
@@ -90,7 +93,10 @@ class Admission:
             # Wait until cancelled: the command is ending and will cancel its tasks.
             await asyncio.Event().wait()
         need = self.account.estimate(ask)
-        await self._admit(need)
+        if is_sent:
+            self._let_in(need)
+        else:
+            await self._admit(need)
         tried = Try(self.account, ask, need)
         self._in_batches += in_batch
         if in_batch:

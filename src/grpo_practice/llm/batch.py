@@ -141,7 +141,7 @@ class Batches:
                 wait = partial(self._collect, call, request)
             else:
                 return None
-            match await self._result(call, request, n, wait):
+            match await self._result(call, request, n, wait, is_sent=earlier is not None):
                 case Reply() as reply:
                     return reply
                 case Adapt() as change:
@@ -163,7 +163,13 @@ class Batches:
         return EndpointError(f"{where}: `{change.name}` is not accepted")
 
     async def _result(
-        self, call: CallKey, request: Request, tries: int, wait: Callable[[], Awaitable[Results]]
+        self,
+        call: CallKey,
+        request: Request,
+        tries: int,
+        wait: Callable[[], Awaitable[Results]],
+        *,
+        is_sent: bool,
     ) -> Reply | RetryDecision:
         """Return a request's result in the awaited batch; meanwhile, caps count the request."""
         sent = self._bodies.body(request)
@@ -171,7 +177,7 @@ class Batches:
         most = request.params.get("max_tokens")
         size = len(encode_body(sent))
         ask = Ask(request.model, size, most if isinstance(most, int) else None, price)
-        async with self._admission.enter(ask, in_batch=True) as tried:
+        async with self._admission.enter(ask, in_batch=True, is_sent=is_sent) as tried:
             tried.sent()
             status, body = (await wait()).get(custom_id(call), (0, None))
             answer, is_paid = self._response(status, body), 200 <= status < 300
