@@ -274,11 +274,12 @@ def _traceback() -> None:
     note("".join(shown.format()))
 
 
-def _leave_or_cancel(batches: Sequence[UnderWay]) -> None:
-    """Ask a person at a terminal whether to cancel the batches that are still under way."""
+def _keep_or_cancel(batches: Sequence[UnderWay], *, ask: bool) -> None:
+    """Name the batches that are still under way; at a terminal, ask whether to cancel them."""
     for batch in batches:
-        with suppress(typer.Abort):  # Ctrl-C again leaves it
-            if choose(f"{batch.text}: leave it, or cancel it?", "leave", "cancel") == "cancel":
+        with suppress(typer.Abort):  # Ctrl-C again keeps it
+            question = f"{batch.text}: keep it, or cancel it? Finished replies are billed"
+            if ask and choose(question, "keep", "cancel") == "cancel":
                 import asyncio
 
                 try:
@@ -288,13 +289,13 @@ def _leave_or_cancel(batches: Sequence[UnderWay]) -> None:
                 else:
                     note("cancelled; run the same command again to use its replies and go on")
                     continue
-        note(f"{batch.text}; run the same command again to wait for it")
+        note(f"{batch.text}: run the same command again to read its replies")
 
 
 def _interrupted(code: int, words: list[str], stop: StoppedError | None = None) -> int:
     message, hint, unanswered = "stopped", None, stop.unanswered if stop else 0
-    if stop and code == INTERRUPTED:  # a person is there
-        _leave_or_cancel(stop.batches)
+    if stop:
+        _keep_or_cancel(stop.batches, ask=code == INTERRUPTED)
     if {"eval", "practice"} & set(words):
         message += "; all answers so far are stored"
         if unanswered:

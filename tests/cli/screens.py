@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from grpo_practice.core.calls import Address, Usage
 from grpo_practice.core.events import (
+    BatchWaits,
     CallFinished,
     CallStarted,
     Event,
@@ -200,6 +201,13 @@ SCENES: dict[str, list[Event]] = {
         RetryWaits("127.0.0.1:8000", 429, 25.0, asked=True),
         RetryWaits("127.0.0.1:8001", 503, 7.0, asked=False),
         RetryWaits("127.0.0.1:8001", None, 9.0, asked=False),
+    ],
+    "all requests wait for a batch": [
+        *begun(),
+        *played(range(5)),
+        *in_flight(6, 7),
+        BatchWaits("b1", "a batch of 2 requests (play) at h, sent at 2026-11-27 01:02 UTC"),
+        BatchWaits("b0", None),
     ],
     "an evaluation on the way": [
         *begun(),

@@ -224,4 +224,4 @@ def test_a_batch_that_cannot_be_cancelled_is_told_in_a_sentence(
     ran = gp("init")
     assert ran.code == 130
     assert "not cancelled: HTTP 409" in ran.err
-    assert "run the same command again to wait for it" in ran.err
+    assert "run the same command again to read its replies" in ran.err

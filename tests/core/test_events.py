@@ -15,6 +15,7 @@ from grpo_practice.core.calls import Entry
 from grpo_practice.core.errors import PausedError
 from grpo_practice.core.events import (
     Aborted,
+    BatchWaits,
     CallFinished,
     CallStarted,
     Event,
@@ -34,7 +35,7 @@ from tests.contract.project import served
 from tests.fakes import cancelling
 from tests.run.project import Project
 
-ELSEWHERE = {Aborted, Notice, RetryWaits, WeightsUpdated}
+ELSEWHERE = {Aborted, BatchWaits, Notice, RetryWaits, WeightsUpdated}
 """Events that a run of practice in which nothing goes wrong need not emit: other tests see them."""
 OVERLAP = "practice.overlap=0.5"
 ON_THE_WAY = ("practice.do_eval=true", "practice.eval_strategy=steps")

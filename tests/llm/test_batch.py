@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -349,38 +348,6 @@ async def test_a_batch_at_another_address_is_not_paid_again() -> None:
         assert {type(x) for x in came} == {EndpointRefusedError}
         assert first.url in str(came[0].hint)
         assert not second.paid
-
-
-async def test_a_batch_that_ended_at_another_address_is_no_dead_end() -> None:
-    def script(n: int, _: str, body: Any) -> tuple[int, Any]:
-        return 400, {"error": {"message": "no"}}
-
-    async with batching(script=script) as first, batching() as second:
-        asked = Asked(first)
-        await asked.make(1)
-        rows = {i: replace(row, status="completed") for i, row in asked.log.rows.items()}
-        assert await Asked(second, replace(asked.log, rows=rows)).make(1) == await expected(1)
-
-
-async def test_an_old_batch_that_the_endpoint_does_not_know_is_sent_again() -> None:
-    async with batching() as server:
-        log = MemoryLog(dies="after remote_id")
-        assert {type(x) for x in await Asked(server, log).make(2)} == {KilledError}
-        server.batches.clear()
-        assert await Asked(server, replace(log, dies="")).make(2) == await expected(2)
-
-
-async def test_a_new_batch_that_the_endpoint_does_not_know_is_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tests.llm.test_batch.ANSWERED", datetime.now(UTC).isoformat())
-    async with batching() as server:
-        log = MemoryLog(dies="after remote_id")
-        assert {type(x) for x in await Asked(server, log).make(2)} == {KilledError}
-        server.batches.clear()
-        came = await Asked(server, replace(log, dies="")).make(2)
-        assert {type(x) for x in came} == {EndpointRefusedError}
-        assert "does not know the batch" in str(came[0])
 
 
 async def test_a_cap_counts_the_requests_under_way() -> None:

@@ -5,6 +5,7 @@ import gzip
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from grpo_practice.core.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm import batch_api
 from grpo_practice.llm.batch_api import ENDED, BatchApi, RemoteBatch
 from tests.contract.endpoint.batches import BatchServer, Kept, batching
-from tests.llm.test_batch import Asked, MemoryLog, expected, key, request, until
+from tests.llm.test_batch import Asked, KilledError, MemoryLog, expected, key, request, until
 
 Json = dict[str, Any]
 
@@ -238,3 +239,38 @@ async def test_another_accounts_key_does_not_pay_for_a_batch_without_a_name() ->
         asked = Asked(server, other.log)
         assert await asked.make(2) == await expected(2)
         assert len(server.batches) == 1
+
+
+async def test_a_batch_that_ended_at_another_address_is_no_dead_end() -> None:
+    def script(n: int, _: str, body: Any) -> tuple[int, Any]:
+        return 400, {"error": {"message": "no"}}
+
+    async with batching(script=script) as first, batching() as second:
+        asked = Asked(first)
+        await asked.make(1)
+        rows = {i: replace(row, status="completed") for i, row in asked.log.rows.items()}
+        assert await Asked(second, replace(asked.log, rows=rows)).make(1) == await expected(1)
+
+
+async def test_an_old_batch_that_the_endpoint_does_not_know_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.llm.test_batch.ANSWERED", "2026-01-01T00:00:00.000+00:00")
+    async with batching() as server:
+        log = MemoryLog(dies="after remote_id")
+        assert {type(x) for x in await Asked(server, log).make(2)} == {KilledError}
+        server.batches.clear()
+        assert await Asked(server, replace(log, dies="")).make(2) == await expected(2)
+
+
+async def test_a_new_batch_that_the_endpoint_does_not_know_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.llm.test_batch.ANSWERED", datetime.now(UTC).isoformat())
+    async with batching() as server:
+        log = MemoryLog(dies="after remote_id")
+        assert {type(x) for x in await Asked(server, log).make(2)} == {KilledError}
+        server.batches.clear()
+        came = await Asked(server, replace(log, dies="")).make(2)
+        assert {type(x) for x in came} == {EndpointRefusedError}
+        assert "does not know the batch" in str(came[0])

@@ -156,6 +156,9 @@ async def test_a_stopped_command_says_what_it_awaits_and_goes_on(
     assert listed.awaits == shown.awaits
     assert listed.awaits is not None
     assert listed.awaits.text.startswith("12 requests (play) since ")
+    waits = [event.what for event in project.of_kind("BatchWaits")]
+    assert waits[0].startswith("a batch of 12 requests (play) at 127.0.0.1:")
+    assert waits[1:] == [None]
     server.set(hold=False)
     await project.evaluate(*at(server, BATCH))
     assert (len(server.paid), len(server.batches)) == (12, 1)

@@ -22,6 +22,7 @@ from grpo_practice.cli.terminal.formatting import (
     count,
     duration,
     file_size,
+    note,
     print_json,
     reward,
     say,
@@ -153,6 +154,9 @@ def delete(
     ws = workspace(db)
     # Ask about the names that patterns and dependants stand for, not about what was typed.
     gone = ws.runs_to_delete(*runs, with_dependants=with_dependants)
+    for run in ws.runs().runs:
+        if run.awaits and run.name in gone:
+            note(f"{run.name}: {run.awaits.text} in a batch will be billed, and never be read")
     confirm(f"Delete {', '.join(gone)} and all their paid results?", yes=yes)
     deleted = ws.delete_run(*gone, with_dependants=with_dependants)
     if json:

@@ -35,6 +35,11 @@ class StoredBatch:
     status: str | None = None
     """Final status; None if it is not known to have ended."""
 
+    @property
+    def sent(self) -> str:
+        """Time of the record, for a person."""
+        return f"{self.created_at[:10]} {self.created_at[11:16]} UTC"
+
 
 class BatchLog(Protocol):
     """Record of the batches of a run; each change is on disk when the method returns."""

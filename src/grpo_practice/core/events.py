@@ -239,6 +239,15 @@ class RetryWaits:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchWaits:
+    """Requests in a batch wait for its end, which a later event with the same name reports."""
+
+    name: str
+    what: str | None
+    """Description of the batch; None if the wait is over."""
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """A sentence for a person to read, emitted once."""
 
@@ -263,6 +272,7 @@ Event = (
     | StepFinished
     | WeightsUpdated
     | RetryWaits
+    | BatchWaits
     | Notice
 )
 Emit = Callable[[Event], None]

@@ -191,6 +191,11 @@ class Admission:
         return self._inside - self._in_batches
 
     @property
+    def held_back(self) -> int:
+        """Number of requests that do not fit within the caps yet."""
+        return len(self._waiting)
+
+    @property
     def is_quiet(self) -> bool:
         """Whether nothing is under way that could lead to another request soon.
 

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 from grpo_practice.core.batch_log import BatchLog, CallKey, StoredBatch, custom_id
 from grpo_practice.core.calls import Reply, Request, Send
 from grpo_practice.core.errors import EndpointError, EndpointRefusedError, UnderWay
-from grpo_practice.core.events import Notice
+from grpo_practice.core.events import BatchWaits, Notice
 from grpo_practice.core.stages import goes_in_batches
 from grpo_practice.core.text import count
 from grpo_practice.llm.admission import Admission
@@ -54,7 +54,7 @@ LOST_AFTER = timedelta(days=2)
 
 
 class Batches:
-    """The requests of a run to one endpoint, sent in batches; an async context that owns its tasks.
+    """Sends the requests of a run to one endpoint in batches; an async context with its own tasks.
 
     Requests are collected until none is added for `QUIET_S` while nothing else is under way. Each
     stage has its own batches.
@@ -116,7 +116,7 @@ class Batches:
             call: Address, hash and `nth` of the request.
             live: Function that sends a request at once.
             request: The request.
-            limit_s: Limit in seconds of a request sent at once; the wait for a batch has none.
+            limit_s: Limit in seconds of a request sent at once; it does not apply to batches.
 
         Raises:
             EndpointError: The request got no usable answer.
@@ -134,14 +134,15 @@ class Batches:
         """Return the reply to a request in a batch; None if it is to be sent at once."""
         earlier = self._earlier.pop(custom_id(call), None)
         joins = self._enabled and goes_in_batches(call[0].stage)
-        for n in range(1, self._endpoint.max_tries + 1):
+        tries = 1
+        for _ in range(1, self._endpoint.max_tries + 1):
             if earlier is not None:
                 wait = partial(self._results_of, earlier)
             elif joins:
                 wait = partial(self._collect, call, request)
             else:
                 return None
-            match await self._result(call, request, n, wait, is_sent=earlier is not None):
+            match await self._result(call, request, tries, wait, is_sent=earlier is not None):
                 case Reply() as reply:
                     return reply
                 case Adapt() as change:
@@ -149,10 +150,11 @@ class Batches:
                 case Fail(error=error) if earlier is None:
                     break
                 case Retry(error=error) | Fail(error=error):
-                    pass
+                    # A request that its batch left out was not tried.
+                    tries += getattr(error, "status", None) is not None
             earlier = None
         if isinstance(error, EndpointError):
-            error.tries = n
+            error.tries = tries
         raise error
 
     def _adapt(self, model: str, change: Adapt) -> EndpointError:
@@ -240,6 +242,9 @@ class Batches:
             before = self._collected
             await self._sleep(QUIET_S)
         del self._piles[pile]
+        if left := self._admission.held_back:
+            text = f"{count(left, 'request')} may exceed the caps, and wait for the next batch"
+            self._admission.emit(Notice(text))
         return await self._send_parts(pile, lines)
 
     async def _send_parts(self, pile: Pile, lines: Mapping[CallKey, bytes]) -> Results:
@@ -283,12 +288,13 @@ class Batches:
         return await asyncio.shield(self._earlier_results[stored.id])
 
     async def _read_earlier(self, stored: StoredBatch) -> Results:
-        what = f"a batch of {count(len(stored.calls), 'request')}, recorded at {stored.created_at},"
         if stored.url != self._url:
             if stored.status is not None:
                 return {}
+            asked = count(len(stored.calls), "request")
             raise EndpointRefusedError(
-                f"{what} is under way at {stored.url}, but its model is now at {self._url}",
+                f"a batch of {asked}, sent at {stored.sent}, is under way at {stored.url}, but its"
+                f" model is now at {self._url}",
                 hint=f"--set {self._endpoint.section}.base_url={stored.url}",
             )
         try:
@@ -313,15 +319,15 @@ class Batches:
         Raises:
             EndpointRefusedError: Somebody has cancelled the batch meanwhile.
         """
-        stage = next(iter(stored.calls))[0].stage
-        what = f"a batch of {count(len(stored.calls), 'request')} ({stage})"
-        cancel = partial(self._cancel, name)
-        self._admission.under_way[name] = UnderWay(f"{what} is under way at {self._where}", cancel)
+        stage, asked = next(iter(stored.calls))[0].stage, count(len(stored.calls), "request")
+        what = f"a batch of {asked} ({stage}) at {self._where}, sent at {stored.sent}"
+        self._admission.under_way[name] = UnderWay(what, partial(self._cancel, name))
+        emit = self._admission.emit
         try:
             first = remote = await self._api.get(name)
             if remote.status not in ENDED:
-                text = f"waiting up to 24 hours for {what} at {self._where}{self._more}"
-                self._admission.emit(Notice(text))
+                emit(Notice(f"waiting for {what}, which may take 24 hours{self._more}"))
+                emit(BatchWaits(name, what))
                 self._more = ""
             wait_s = FIRST_POLL_S
             while remote.status not in ENDED:
@@ -330,7 +336,10 @@ class Batches:
                 remote = await self._api.get(name)
             results = await self._api.results(remote)
         finally:
+            emit(BatchWaits(name, None))
             self._admission.under_way.pop(name, None)
+        if remote.status == "expired":
+            emit(Notice(f"{what} has expired: requests without a reply are sent again"))
         if remote.status == "failed" and any(status for status, _ in results.values()):
             # It failed on its way: its replies are paid, and only the others are missing.
             remote = replace(remote, status="expired")

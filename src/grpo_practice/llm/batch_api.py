@@ -28,7 +28,7 @@ ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 PATIENT_TRIES = 600
 """Number of tries of a request that only reads, so that a night's outage does not end a run."""
 LATE_S = 10.0
-"""Seconds within which the endpoint shows what it has made: a batch in its list, results."""
+"""Seconds within which the endpoint lists a new batch, and offers the results of an ended one."""
 TRANSFER_S = 3_600.0
 """Deadline of a whole transfer, because a server that sends byte by byte meets any other."""
 DOWNLOADS = 3

@@ -27,7 +27,9 @@ def check_batches(config: RunConfig, verify: VerifyFunction) -> None:
         if agent.toolkits:
             raise no_batches(student, "an agent with tools needs each reply before it goes on")
     if judge is not None and judge.model_provider.batch and verify.asks_judge:
-        raise no_batches(judge, f"verify {verify.name} waits for the judge in your own code")
+        error = no_batches(judge, f"verify {verify.name} waits for the judge in your own code")
+        error.hint = f"{error.hint}, or name this model in judge_model without batch"
+        raise error
 
 
 def no_batches(model: ModelConfig, why: str) -> ConfigError:

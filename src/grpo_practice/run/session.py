@@ -24,7 +24,7 @@ from grpo_practice.core.types import PlannedStep, Sample, Verdict
 from grpo_practice.llm.admission import Admission
 from grpo_practice.rollout.play import Verify
 from grpo_practice.store import Store
-from grpo_practice.store.batch_log import SqlBatchLog
+from grpo_practice.store.batch_log import SqlBatchLog, awaited
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.records import Branch, RunSpec, StepRow
 from grpo_practice.store.store import Planner
@@ -184,6 +184,10 @@ def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Itera
         for (spec, _), branch in zip(wanted, begun, strict=True):
             for text in [*branch.notices, *said[branch.run]]:
                 session.notice(text)
+            if (session.restart_step is not None or session.again) and (
+                waits := store.read(awaited).get(spec.name)
+            ):
+                session.notice(f"{waits.text} in a batch will be billed, even if they are not used")
             # Keys outside the identity may change; the next command should find their new values.
             store.renew_config(branch, spec)
             opened.append(stack.enter_context(_worked_on(session, spec, branch)))

@@ -11,6 +11,7 @@ from grpo_practice.cli.terminal.tables import facts, table
 if TYPE_CHECKING:
     from grpo_practice.api.workspace import Forecast, Line, Piloted, Range, Way
 
+DAY_S = 86_400
 RESTS_ON = {"run": "this run", "prompt": "same prompt", "model": "other prompts"}
 """Labels for the calls that a forecast is based on."""
 
@@ -70,6 +71,9 @@ def _way(way: "Way") -> str:
 
 
 def _time(seconds: "Range") -> str:
+    if seconds.high > 2 * DAY_S:
+        least = f"{duration(seconds.low)} to " if seconds.low >= 1 else "up to "
+        return f"{least}{seconds.high / DAY_S:.0f} days"
     if seconds.low < 1 < seconds.high:
         return f"up to {duration(seconds.high)}"
     return " to ".join(dict.fromkeys(duration(s) for s in seconds))

@@ -191,7 +191,7 @@ def _bar(tally: Tally, width: int, *, ascii_only: bool) -> list[Text]:
     left_s = tally.most_left_s
     if whole.done < whole.planned and (left_s is None or left_s >= 1):
         left = "estimating the time left" if left_s is None else time_left(tally)
-        pieces.append(Text(left))
+        pieces += [] if tally.awaited else [Text(left)]
     return pieces
 
 
@@ -212,6 +212,8 @@ def coarse(seconds: float) -> str:
 def _activity(tally: Tally) -> list[str]:
     """Return the current activities and waits."""
     parts = list[str]()
+    if batches := tally.awaited:
+        return [f"waiting for {what}" for what in batches]
     if playing := tally.rollouts - tally.scoring:
         parts.append(f"playing {playing}")
     if tally.scoring:

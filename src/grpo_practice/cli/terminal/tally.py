@@ -8,6 +8,7 @@ from time import monotonic
 from grpo_practice.core.calls import Address, Usage
 from grpo_practice.core.events import (
     Aborted,
+    BatchWaits,
     CallFinished,
     CallStarted,
     Event,
@@ -128,6 +129,8 @@ class Tally:
     rollouts: int = 0
     """Rollouts that have started and not ended, including rollouts being scored."""
     scoring: int = 0
+    batches: dict[str, str | None] = field(default_factory=dict)
+    """Name of each batch → its description; None if nothing waits for it any more."""
     timed_out: Counter[float] = field(default_factory=Counter)
     """Deadline in seconds → number of attempts that reached it and were retried."""
     _most_rollouts: int = 0
@@ -160,6 +163,8 @@ class Tally:
     @property
     def left_s(self) -> float | None:
         """Estimated seconds until all rollouts of the command are played; None if unknown."""
+        if self.awaited:
+            return None
         # The first wave shows how long one rollout takes, but not how many end per second.
         return None if self.whole.played < self._most_rollouts else self.most_left_s
 
@@ -170,11 +175,18 @@ class Tally:
         After the first wave, the time per rollout reflects how many it plays together.
         """
         whole = self.whole
+        if self.awaited:
+            return None
         # Replayed rollouts take no time, so counting them would make the estimate too optimistic.
         new = whole.played - whole.replayed
         if not new:
             return None
         return (self.clock() - self._started) / new * max(whole.planned - whole.done, 0)
+
+    @property
+    def awaited(self) -> list[str]:
+        """Descriptions of the batches that requests wait for."""
+        return [what for what in self.batches.values() if what is not None]
 
     @property
     def share(self) -> float:
@@ -201,8 +213,11 @@ class Tally:
         """Return how long model calls have been in flight without any reply.
 
         Returns:
-            The seconds without a reply, 0 if no call is in flight; and the duration of each call.
+            The seconds without a reply, 0 if no call is in flight, or if calls wait for a batch;
+            and the duration of each call.
         """
+        if self.awaited:
+            return 0.0, []
         began = [at for times in list(self._calls.values()) for at in times]
         now = self.clock()
         quiet_s = now - max(self._arrived, min(began)) if began else 0.0
@@ -239,6 +254,7 @@ class Tally:
                 | ScoringStarted()
                 | ScoringFinished()
                 | RetryWaits()
+                | BatchWaits()
                 | Aborted()
                 | RunFinished()
                 | Notice()
@@ -264,11 +280,16 @@ class Tally:
                 if began := self._calls.pop(address, [])[1:]:
                     self._calls[address] = began
             case RetryWaits():
-                if event.timed_out_s is not None:
-                    self.timed_out[event.timed_out_s] += 1
-                self._retries = [*self.retries, (self.clock() + event.seconds, event)]
+                self._retry(event)
+            case BatchWaits():
+                self.batches = {**self.batches, event.name: event.what}
             case _:
                 pass
+
+    def _retry(self, event: RetryWaits) -> None:
+        if event.timed_out_s is not None:
+            self.timed_out[event.timed_out_s] += 1
+        self._retries = [*self.retries, (self.clock() + event.seconds, event)]
 
     def _run_started(self, event: RunStarted) -> None:
         self._branches[event.run] = event.branch

@@ -65,7 +65,9 @@ class StageCalls:
     reads: float = 0.0
     """Upper bound on the total tokens of the attempts in one prompt."""
     batches: Range = ONE
-    """Number of batches, one after the other, if these calls are made in batches."""
+    """Number of batches, one after the other, if these calls are made in batches; 0 if they cannot
+    be.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +286,7 @@ def forecast_line(
     # A server may compute all of them together, or only as many as before, and let others wait.
     before = known.at_once if known else server.at_once if server else at_once
     live_s = Range(work.low / max(at_once, before), work.high / min(at_once, before))
-    can_wait = goes_in_batches(left.stage) and left.turns == ONE
+    can_wait = goes_in_batches(left.stage) and left.turns == ONE and left.batches.high > 0
     batches = Range(min(left.batches.low, calls.low), min(left.batches.high, calls.high))
     usual_s = store.read(mean_seconds, model)
     days = Range(batches.low * min(usual_s, DAY_S), batches.high * DAY_S)

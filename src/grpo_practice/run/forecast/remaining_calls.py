@@ -208,7 +208,7 @@ def _practice_calls(
     each = Range(len(rows), len(rows))
     left = [StageCalls("practice", "play", student, to_play, at_once, batches=each)]
     left += [
-        replace(x, part="practice", batches=each)
+        replace(x, part="practice", batches=each.times(x.batches))
         for x in _scored(config.evaluation, job.verify, played)
         if x.stage == "judge"
     ]
@@ -248,7 +248,9 @@ def _scored(
         most = judged or rollouts
         least = most.low if verify.kind == "judge" else 0.0  # a user's function may call no model
         calls, at_once = Range(least, most.high), config.judge_concurrency
-        left.append(StageCalls("evaluation", "judge", config.judge, calls, at_once))
+        batches = Range() if verify.asks_judge else ONE
+        asked = StageCalls("evaluation", "judge", config.judge, calls, at_once, batches=batches)
+        left.append(asked)
     return left
 
 
