@@ -47,6 +47,9 @@ class MemoryLog:
         )
         return [row for row in left if row.calls]
 
+    async def flushed(self) -> None:
+        pass
+
     def begin(self, model: str, url: str, calls: Collection[CallKey]) -> StoredBatch:
         row = StoredBatch(len(self.rows) + 1, url, list(calls), ANSWERED)
         self._change("begin", lambda: self.rows.update({row.id: row}))
@@ -293,8 +296,8 @@ async def test_a_lost_response_does_not_make_a_second_batch() -> None:
             made.append(path)
         return None
 
-    async with batching(reject=reject, create_delay_s=3) as server:
-        asked = Asked(server, endpoint={"timeout_s": 0.3})
+    async with batching(reject=reject, create_delay_s=60) as server:
+        asked = Asked(server, endpoint={"timeout_s": 2})
         answers = asyncio.create_task(asked.make(2))
         await until(lambda: server.batches)
         server.set(create_delay_s=0)

@@ -223,7 +223,7 @@ async def test_replies_are_used_although_the_api_was_changed() -> None:
 
 
 async def test_a_response_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_api, "TRANSFER_S", 0.3)
+    monkeypatch.setattr(batch_api, "TRANSFER_S", 2)
     async with batching(create_delay_s=60) as server:
         asked = Asked(server)
         assert await asked.make(2) == await expected(2)

@@ -25,7 +25,7 @@ SHORT = "practice.epochs=1"
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "QUIET_S", 0.1)
+    monkeypatch.setattr(batch, "QUIET_S", 0.3)
     monkeypatch.setattr(batch, "FIRST_POLL_S", 0.05)
 
 
@@ -85,7 +85,7 @@ async def test_verdicts_of_a_live_agent_share_a_batch_and_few_rollouts_are_playe
     async def play(question: str, system: str, context: object) -> str:
         playing[0] += 1
         playing[1] = max(playing)
-        await asyncio.sleep(0.15)  # longer than it takes to send a batch
+        await asyncio.sleep(0.4)  # longer than it takes to send a batch
         playing[0] -= 1
         return "4"
 

@@ -51,6 +51,10 @@ class BatchLog(Protocol):
         """
         ...
 
+    async def flushed(self) -> None:
+        """Wait until all replies received so far are on disk, and their callers go on."""
+        ...
+
     def begin(self, model: str, url: str, calls: Collection[CallKey]) -> StoredBatch:
         """Record a batch before anything of it is sent; its calls have one stage."""
         ...

@@ -240,6 +240,7 @@ class Batches:
         before = -1
         while before != self._collected or not self._admission.is_quiet:
             before = self._collected
+            await self._log.flushed()
             await self._sleep(QUIET_S)
         del self._piles[pile]
         if left := self._admission.held_back:

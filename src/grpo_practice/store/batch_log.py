@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
@@ -24,6 +24,7 @@ class SqlBatchLog:
 
     read: Do
     write: Do
+    flushed: Callable[[], Coroutine[Any, Any, None]]
     branch: Branch
     """Newest branch of the run."""
 

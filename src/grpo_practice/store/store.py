@@ -307,7 +307,7 @@ class Store(OpenStore):
 
     def batch_log(self, branch: Branch) -> SqlBatchLog:
         """Return the record of the batches in which the run's requests are sent."""
-        return SqlBatchLog(self.read, self._write, branch)
+        return SqlBatchLog(self.read, self._write, self.flushed, branch)
 
     async def open_step(self, branch: Branch, step: int, library_id: int | None) -> None:
         """Mark the step as open."""
