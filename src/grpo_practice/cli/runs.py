@@ -156,7 +156,7 @@ def delete(
     gone = ws.runs_to_delete(*runs, with_dependants=with_dependants)
     for run in ws.runs().runs:
         if run.awaits and run.name in gone:
-            note(f"{run.name}: {run.awaits.text} in a batch will be billed, and never be read")
+            note(f"{run.name}: in a batch that is billed, and will not be read: {run.awaits.text}")
     confirm(f"Delete {', '.join(gone)} and all their paid results?", yes=yes)
     deleted = ws.delete_run(*gone, with_dependants=with_dependants)
     if json:

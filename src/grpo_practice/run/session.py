@@ -184,10 +184,9 @@ def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Itera
         for (spec, _), branch in zip(wanted, begun, strict=True):
             for text in [*branch.notices, *said[branch.run]]:
                 session.notice(text)
-            if (session.restart_step is not None or session.again) and (
-                waits := store.read(awaited).get(spec.name)
-            ):
-                session.notice(f"{waits.text} in a batch will be billed, even if they are not used")
+            waits = store.read(awaited).get(spec.name)
+            if waits and (session.restart_step is not None or session.again):
+                session.notice(f"in a batch that is billed, even if it is not used: {waits.text}")
             # Keys outside the identity may change; the next command should find their new values.
             store.renew_config(branch, spec)
             opened.append(stack.enter_context(_worked_on(session, spec, branch)))
