@@ -212,3 +212,21 @@ def test_evaluations_that_practice_began_name_their_arms(demo: Gp) -> None:
     arms = {name: run["arm"] for name, run in runs.items() if name.startswith("other/eval")}
     assert arms.pop("other/eval") == "none"
     assert [*arms.values()] == [library]
+
+
+def test_a_batch_under_way_is_named_in_lists_and_before_its_run_is_deleted(demo: Gp) -> None:
+    with closing(sqlite3.connect("grpo-practice.db")) as db, db:
+        db.execute(
+            "INSERT INTO batches (model, url, remote_id, created_at) VALUES"
+            " ('m', 'http://h/v1', 'b', strftime('%Y-%m-%dT%H:%M:%S+00:00', 'now'))"
+        )
+        db.execute(
+            "INSERT INTO batch_calls SELECT 1, branch_id, 0, 0, 0, 'play', randomblob(16), 0"
+            " FROM branches WHERE run_id = 'demo'"
+        )
+    assert " 1 play since " in demo("runs", "list").out
+    shown = demo("runs", "show", "demo")
+    assert "1 request (play) since " in shown.out
+    assert demo("runs", "show", "demo", "--json").document["awaits"]["requests"] == 1
+    ran = demo("runs", "delete", "demo", "-y")
+    assert "demo: in a batch that is billed, and will not be read: 1 request (play)" in ran.err

@@ -139,17 +139,32 @@ async def test_a_step_that_goes_on_with_other_settings_uses_the_batch_under_way(
     assert len(project.query("SELECT DISTINCT branch_id FROM batch_calls")) == 2
 
 
+async def stopped(project: Project, server: BatchServer) -> None:
+    """Begin an evaluation, and stop it while its batch is under way."""
+    server.set(hold=True)
+    waiting = asyncio.create_task(project.evaluate(*at(server, BATCH)))
+    while not (project.of_kind("BatchWaits") or waiting.done()):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    server.set(hold=False)
+
+
+async def test_a_restart_names_the_batch_that_it_leaves_behind(
+    server: BatchServer, tmp_path: Path
+) -> None:
+    project = Project(tmp_path)
+    await stopped(project, server)
+    await project.evaluate(*at(server, BATCH), restart_step=0)
+    assert any("in a batch that is billed" in text for text in project.notices)
+    assert len(server.batches) == 2
+
+
 async def test_a_stopped_command_says_what_it_awaits_and_goes_on(
     server: BatchServer, tmp_path: Path
 ) -> None:
     project = Project(tmp_path)
-    server.set(hold=True)
-    waiting = asyncio.create_task(project.evaluate(*at(server, BATCH)))
-    sent = "SELECT 1 FROM batches WHERE remote_id IS NOT NULL"
-    while not (project.query(sent) or waiting.done()):  # noqa: ASYNC110 - another task writes it
-        await asyncio.sleep(0.01)
-    waiting.cancel()
-    await asyncio.wait([waiting])
+    await stopped(project, server)
     with Store(project.db) as store:
         (listed,) = runs_report(store).runs
         shown = run_report(store, "toy/eval")
@@ -159,7 +174,6 @@ async def test_a_stopped_command_says_what_it_awaits_and_goes_on(
     waits = [event.what for event in project.of_kind("BatchWaits")]
     assert waits[0].startswith("a batch of 12 requests (play) at 127.0.0.1:")
     assert waits[1:] == [None]
-    server.set(hold=False)
     await project.evaluate(*at(server, BATCH))
     assert (len(server.paid), len(server.batches)) == (12, 1)
     with Store(project.db) as store:
