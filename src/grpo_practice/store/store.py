@@ -32,7 +32,6 @@ from grpo_practice.store import (
     steps,
     trained_steps,
 )
-from grpo_practice.store.batch_log import SqlBatchLog
 from grpo_practice.store.close_step import DerivedCause, Source
 from grpo_practice.store.db import (
     explained,
@@ -56,6 +55,7 @@ from grpo_practice.store.records import (
 from grpo_practice.store.trained_steps import remove_checkpoints
 
 if TYPE_CHECKING:
+    from grpo_practice.store.batch_log import SqlBatchLog
     from grpo_practice.store.transfer import Moved
 
 T = TypeVar("T")
@@ -305,8 +305,10 @@ class Store(OpenStore):
 
         self._write(lambda db: recorded_attempts.fill(db, branch, plan, staged.attempts_at))
 
-    def batch_log(self, branch: Branch) -> SqlBatchLog:
+    def batch_log(self, branch: Branch) -> "SqlBatchLog":
         """Return the record of the batches in which the run's requests are sent."""
+        from grpo_practice.store.batch_log import SqlBatchLog  # only runs need it
+
         return SqlBatchLog(self.read, self._write, self.flushed, branch)
 
     async def open_step(self, branch: Branch, step: int, library_id: int | None) -> None:
