@@ -315,7 +315,7 @@ async def test_thousands_do_not_begin_in_one_turn_of_the_loop() -> None:
 
 
 async def test_nothing_begins_in_a_group_that_ends_and_no_coroutine_is_left_behind() -> None:
-    begun, late = list[str](), list[RuntimeError]()
+    begun, late = list[str](), list[BaseException]()
 
     async def fails() -> None:
         raise RunFailedError("too many")
@@ -329,8 +329,31 @@ async def test_nothing_begins_in_a_group_that_ends_and_no_coroutine_is_left_behi
             try:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
-                with pytest.raises(RuntimeError) as e:
+                with pytest.raises(asyncio.CancelledError) as e:
                     begin(tasks, work())
                 late.append(e.value)
                 raise
     assert (begun, len(late)) == ([], 1)
+
+
+async def test_a_cancelled_group_ends_as_cancelled_although_a_task_wants_to_begin_another() -> None:
+    async def work() -> None:
+        raise AssertionError
+
+    async def playing() -> None:
+        async with task_group() as tasks:
+
+            async def late() -> None:
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    begin(tasks, work())
+
+            tasks.create_task(late())
+
+    task = asyncio.create_task(playing())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -247,16 +247,17 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 def begin(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Return a new task in the group; if an error is ending the group, start nothing.
+    """Return a new task in the group; if the group is ending, start nothing.
 
     Raises:
-        RuntimeError: The group is ending; the relevant error is the group's own.
+        CancelledError: The group is ending, by an error of its own or by a cancellation.
     """
     try:
         return tasks.create_task(work)
     except RuntimeError:
         work.close()  # else Python warns of a coroutine that was never awaited
-        raise
+        # An error of the group may not exist: after a cancellation, this one would be reported.
+        raise asyncio.CancelledError from None
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
