@@ -135,7 +135,7 @@ class Batches:
         earlier = self._earlier.pop(custom_id(call), None)
         joins = self._enabled and goes_in_batches(call[0].stage)
         tries = 1
-        for _ in range(1, self._endpoint.max_tries + 1):
+        for _ in range(self._endpoint.max_tries):
             if earlier is not None:
                 wait = partial(self._results_of, earlier)
             elif joins:
@@ -176,9 +176,7 @@ class Batches:
         """Return a request's result in the awaited batch; meanwhile, caps count the request."""
         sent = self._bodies.body(request)
         price = self._endpoint.price(request.model, self._http.url)
-        most = request.params.get("max_tokens")
-        size = len(encode_body(sent))
-        ask = Ask(request.model, size, most if isinstance(most, int) else None, price)
+        ask = Ask.of(request, len(encode_body(sent)), price)
         async with self._admission.enter(ask, in_batch=True, is_sent=is_sent) as tried:
             tried.sent()
             status, body = (await wait()).get(custom_id(call), (0, None))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from grpo_practice.core.calls import Usage
+from grpo_practice.core.calls import Request, Usage
 from grpo_practice.core.errors import PausedError
 from grpo_practice.core.text import DENSE_CHARS_PER_TOKEN
 from grpo_practice.llm.prices import Price
@@ -76,6 +76,12 @@ class Ask:
     """Length of its JSON, in bytes."""
     max_tokens: int | None = None
     price: Price | None = None
+
+    @classmethod
+    def of(cls, request: Request, size: int, price: Price | None) -> "Ask":
+        """Describe a try of a request, whose JSON has this size."""
+        most = request.params.get("max_tokens")
+        return cls(request.model, size, most if isinstance(most, int) else None, price)
 
 
 @dataclass(slots=True)

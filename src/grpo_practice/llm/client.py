@@ -337,9 +337,8 @@ class Client:
 
     def _ask(self, call: _Call, size: int) -> Ask:
         """Describe a try for the admission."""
-        model, most = call.request.model, call.request.params.get("max_tokens")
-        call.price = self._endpoint.price(model, self._http.url)
-        return Ask(model, size, most if isinstance(most, int) else None, call.price)
+        call.price = self._endpoint.price(call.request.model, self._http.url)
+        return Ask.of(call.request, size, call.price)
 
     def _adapt(self, model: str, change: Adapt) -> None:
         if self._bodies.adapt(model, change):

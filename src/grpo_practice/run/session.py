@@ -184,8 +184,8 @@ def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Itera
         for (spec, _), branch in zip(wanted, begun, strict=True):
             for text in [*branch.notices, *said[branch.run]]:
                 session.notice(text)
-            waits = store.read(awaited).get(spec.name)
-            if waits and (session.restart_step is not None or session.again):
+            begins_anew = session.restart_step is not None or session.again
+            if begins_anew and (waits := store.read(awaited).get(spec.name)):
                 session.notice(f"in a batch that is billed, even if it is not used: {waits.text}")
             # Keys outside the identity may change; the next command should find their new values.
             store.renew_config(branch, spec)
