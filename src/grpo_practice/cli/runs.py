@@ -29,9 +29,10 @@ from grpo_practice.cli.terminal.formatting import (
     say_next,
     tokens,
 )
-from grpo_practice.cli.terminal.runs_view import show_list, time
+from grpo_practice.cli.terminal.runs_view import show_list
 from grpo_practice.cli.terminal.tables import facts, show_conclusion, table
 from grpo_practice.core.findings import noteworthy
+from grpo_practice.core.text import to_the_minute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -251,7 +252,7 @@ def _show(report: "RunReport") -> None:
 def _status(report: "RunReport") -> str:
     run = report.run
     imported = ", imported" if run.imported else ""
-    return f"{run.shown_kind}, {run.status}, begun {time(run.created_at)} UTC{imported}"
+    return f"{run.shown_kind}, {run.status}, begun {to_the_minute(run.created_at)} UTC{imported}"
 
 
 def _asked(report: "RunReport") -> str:

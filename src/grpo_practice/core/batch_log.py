@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from grpo_practice.core.calls import Address
+from grpo_practice.core.text import to_the_minute
 
 CallKey = tuple[Address, bytes, int]
 """Address, request hash and `nth` of a call: its key in the ledger."""
@@ -38,7 +39,7 @@ class StoredBatch:
     @property
     def sent(self) -> str:
         """Time of the record, for a person."""
-        return f"{self.created_at[:10]} {self.created_at[11:16]} UTC"
+        return f"{to_the_minute(self.created_at)} UTC"
 
 
 class BatchLog(Protocol):

@@ -158,6 +158,11 @@ def unlike(a: str, b: str, chars: int) -> tuple[str, str]:
     return f"…{brief(a[at:], chars - 1)}", f"…{brief(b[at:], chars - 1)}"
 
 
+def to_the_minute(stored: str) -> str:
+    """Format a stored time, which is in UTC, to the minute."""
+    return f"{stored[:10]} {stored[11:16]}"
+
+
 def count(n: int, noun: str) -> str:
     """Return `1 rollout`, `2 rollouts`."""
     return f"{n} {noun}{'' if n == 1 else 's'}"

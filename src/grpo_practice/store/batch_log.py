@@ -9,7 +9,7 @@ from typing import Any
 
 from grpo_practice.core.batch_log import CallKey, StoredBatch
 from grpo_practice.core.calls import Address
-from grpo_practice.core.text import count
+from grpo_practice.core.text import count, to_the_minute
 from grpo_practice.store.db import insert, insert_all, now
 from grpo_practice.store.records import Branch
 
@@ -106,7 +106,7 @@ class Awaited:
     @property
     def text(self) -> str:
         """The requests, their stages and the time, for a person."""
-        since = f"{self.since[:10]} {self.since[11:16]} UTC"
+        since = f"{to_the_minute(self.since)} UTC"
         return f"{count(self.requests, 'request')} ({', '.join(self.stages)}) since {since}"
 
 

@@ -75,11 +75,6 @@ def _awaited(awaits: "Awaited") -> str:
     return f"{awaits.requests} {' '.join(awaits.stages)} since {_short(awaits.since)}"
 
 
-def time(stored: str) -> str:
-    """Format a stored time, which is in UTC, to the minute."""
-    return f"{stored[:10]} {stored[11:16]}"
-
-
 def _short(stored: str) -> str:
     """Format a stored time as month, day and time, or as a date if it is of another year."""
     this_year = stored[:4] == f"{datetime.now(UTC):%Y}"
